@@ -1,0 +1,79 @@
+//! Permission modes, and what a tool does to the world.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+/// What a tool does to the world.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Access {
+    /// Looks only.
+    Read,
+    /// Changes files.
+    Write,
+    /// Runs programs.
+    Execute,
+}
+
+/// How much an agent may do without being asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum PermissionMode {
+    /// What writes or executes is asked for; where nobody is there, refused.
+    Ask,
+    /// Edits of files in the workspace go unasked.
+    AcceptEdits,
+    /// Read-only.
+    Plan,
+    /// No questions for what stays inside the workspace.
+    Auto,
+    /// Nothing that writes or executes.
+    Deny,
+    /// Everything.
+    Yolo,
+}
+
+impl PermissionMode {
+    /// Every mode, in the order of the documentation.
+    pub const ALL: [Self; 6] = [Self::Ask, Self::AcceptEdits, Self::Plan, Self::Auto, Self::Deny, Self::Yolo];
+
+    /// The name used on the command line and in JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Ask => "ask",
+            Self::AcceptEdits => "accept-edits",
+            Self::Plan => "plan",
+            Self::Auto => "auto",
+            Self::Deny => "deny",
+            Self::Yolo => "yolo",
+        }
+    }
+}
+
+impl fmt::Display for PermissionMode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for PermissionMode {
+    type Err = String;
+
+    /// Takes Baton's names and those of other agents.
+    fn from_str(text: &str) -> Result<Self, String> {
+        Ok(match text {
+            "ask" | "default" => Self::Ask,
+            "accept-edits" | "acceptEdits" => Self::AcceptEdits,
+            "plan" => Self::Plan,
+            "auto" => Self::Auto,
+            "deny" | "dontAsk" => Self::Deny,
+            "yolo" | "bypassPermissions" => Self::Yolo,
+            _ => {
+                let names: Vec<_> = Self::ALL.iter().map(|mode| mode.name()).collect();
+                return Err(format!("not a permission mode: one of {}", names.join(", ")));
+            }
+        })
+    }
+}
