@@ -1,0 +1,147 @@
+//! The merged settings: sections read as types, wrong and unknown keys named with file and line.
+
+use std::fmt;
+use std::path::PathBuf;
+
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value};
+
+use crate::{Layer, LayerKind};
+
+/// A top-level key of the settings, owned by the crate that uses it.
+pub trait Section: DeserializeOwned + Default {
+    /// The key.
+    const KEY: &'static str;
+    /// Whether a repository may set it. What could send keys elsewhere, run programs or widen what
+    /// an agent may do must not come with a repository.
+    const FROM_PROJECT: bool;
+}
+
+/// All layers, lowest first.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Config {
+    layers: Vec<Layer>,
+}
+
+/// A setting that is not understood or not heeded; the work goes on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Warning {
+    /// Where it stands.
+    pub place: Option<(PathBuf, usize)>,
+    /// What is wrong.
+    pub message: String,
+}
+
+impl fmt::Display for Warning {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.place {
+            Some((file, line)) => write!(f, "{}:{line}: {}", file.display(), self.message),
+            None => f.write_str(&self.message),
+        }
+    }
+}
+
+/// A setting whose value cannot be used.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct ConfigError(pub Warning);
+
+impl Config {
+    /// Merges layers; later kinds win.
+    pub fn new(mut layers: Vec<Layer>) -> Self {
+        layers.sort_by_key(|layer| layer.kind);
+        Self { layers }
+    }
+
+    /// Starts reading sections.
+    pub fn reader(&self) -> Reader<'_> {
+        Reader { config: self, read: Vec::new(), warnings: Vec::new() }
+    }
+
+    fn highest(&self, path: &str) -> Option<&Layer> {
+        self.layers.iter().rev().find(|layer| layer.has(path))
+    }
+
+    fn place_of(&self, path: &str) -> Option<(PathBuf, usize)> {
+        self.highest(path)?.place_of(path)
+    }
+}
+
+/// Reads sections one by one and gathers what is wrong.
+pub struct Reader<'a> {
+    config: &'a Config,
+    read: Vec<&'static str>,
+    warnings: Vec<Warning>,
+}
+
+impl Reader<'_> {
+    /// Reads one section: the layers merged, the default where none sets it.
+    pub fn section<S: Section>(&mut self) -> Result<S, ConfigError> {
+        self.read.push(S::KEY);
+        let mut merged: Option<Value> = None;
+        for layer in &self.config.layers {
+            let Some(value) = layer.values.get(S::KEY) else { continue };
+            if !S::FROM_PROJECT && matches!(layer.kind, LayerKind::Project | LayerKind::Local) {
+                self.warnings.push(Warning {
+                    place: layer.place_of(S::KEY),
+                    message: format!("`{}` is ignored here: a repository may not set it", S::KEY),
+                });
+                continue;
+            }
+            match &mut merged {
+                Some(below) => merge(below, value),
+                None => merged = Some(value.clone()),
+            }
+        }
+        let Some(value) = merged else { return Ok(S::default()) };
+        let config = self.config;
+        let warnings = &mut self.warnings;
+        let mut unknown = |path: serde_ignored::Path<'_>| {
+            let path = format!("{}.{path}", S::KEY);
+            warnings.push(Warning { place: config.place_of(&path), message: format!("unknown setting `{path}`") });
+        };
+        let mut track = serde_path_to_error::Track::new();
+        let tracked = serde_path_to_error::Deserializer::new(value, &mut track);
+        serde_ignored::deserialize(tracked, &mut unknown).map_err(|error| {
+            let path = match track.path().to_string() {
+                inner if inner == "." => S::KEY.to_owned(),
+                inner => format!("{}.{inner}", S::KEY),
+            };
+            let place = config.place_of(&path).or_else(|| config.place_of(S::KEY));
+            ConfigError(Warning { place, message: format!("`{path}`: {error}") })
+        })
+    }
+
+    /// What was found wrong; a key that no section read is unknown.
+    pub fn finish(mut self) -> Vec<Warning> {
+        for layer in &self.config.layers {
+            for key in layer.values.keys().filter(|key| !self.read.contains(&key.as_str())) {
+                let message = format!("unknown setting `{key}`");
+                self.warnings.push(Warning { place: layer.place_of(key), message });
+            }
+        }
+        self.warnings
+    }
+}
+
+/// Objects merge key by key; anything else is replaced.
+fn merge(below: &mut Value, above: &Value) {
+    match (below, above) {
+        (Value::Object(below), Value::Object(above)) => merge_maps(below, above),
+        (below, above) => *below = above.clone(),
+    }
+}
+
+fn merge_maps(below: &mut Map<String, Value>, above: &Map<String, Value>) {
+    for (key, value) in above {
+        match below.get_mut(key) {
+            Some(inner) => merge(inner, value),
+            None => {
+                below.insert(key.clone(), value.clone());
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,197 @@
+//! One layer of settings: a JSONC file, the environment or flags, with the line of every key.
+
+use std::collections::HashMap;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use jsonc_parser::ast;
+use jsonc_parser::common::Ranged;
+use jsonc_parser::{CollectOptions, ParseOptions};
+use serde_json::{Map, Value};
+
+/// Where a layer comes from; later kinds win over earlier ones.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum LayerKind {
+    /// The person's own file.
+    User,
+    /// The project's file, which comes with the repository.
+    Project,
+    /// The personal file inside the project.
+    Local,
+    /// `BATON_SECTION__KEY` variables.
+    Environment,
+    /// The command line.
+    Flags,
+}
+
+/// Settings from one source.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Layer {
+    /// What it is.
+    pub kind: LayerKind,
+    /// The file, where it is one.
+    pub file: Option<PathBuf>,
+    /// What it sets.
+    pub values: Map<String, Value>,
+    lines: HashMap<String, usize>,
+}
+
+/// A settings file that cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum LayerError {
+    /// It is there but cannot be read.
+    #[error("cannot read settings {}: {cause}", file.display())]
+    Unreadable {
+        /// The file.
+        file: PathBuf,
+        /// Why.
+        cause: io::Error,
+    },
+    /// It is not JSONC.
+    #[error("{}:{line}: {message}", file.display())]
+    Malformed {
+        /// The file.
+        file: PathBuf,
+        /// Where.
+        line: usize,
+        /// Why.
+        message: String,
+    },
+}
+
+impl Layer {
+    /// A layer from values that stand in no file.
+    pub fn from_values(kind: LayerKind, values: Map<String, Value>) -> Self {
+        Self { kind, file: None, values, lines: HashMap::new() }
+    }
+
+    /// The layer of `BATON_SECTION__KEY` variables and `BATON_MODEL`. Values are JSON where they
+    /// parse as such, else text.
+    pub fn from_env(vars: impl Iterator<Item = (String, String)>) -> Self {
+        let mut values = Map::new();
+        for (name, text) in vars {
+            let Some(name) = name.strip_prefix("BATON_") else { continue };
+            if !name.contains("__") && name != "MODEL" {
+                continue;
+            }
+            let keys: Vec<String> = name.split("__").map(str::to_lowercase).collect();
+            let value = serde_json::from_str(&text).unwrap_or(Value::String(text));
+            insert_at(&mut values, &keys, value);
+        }
+        Self::from_values(LayerKind::Environment, values)
+    }
+
+    /// Reads a file; a file that is not there is an empty layer.
+    pub fn from_file(kind: LayerKind, file: &Path) -> Result<Self, LayerError> {
+        let text = match fs::read_to_string(file) {
+            Ok(text) => text,
+            Err(cause) if matches!(cause.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
+                return Ok(Self::from_values(kind, Map::new()));
+            }
+            Err(cause) => return Err(LayerError::Unreadable { file: file.to_owned(), cause }),
+        };
+        Self::parse(kind, file, &text)
+    }
+
+    /// Parses the text of a file.
+    pub fn parse(kind: LayerKind, file: &Path, text: &str) -> Result<Self, LayerError> {
+        let malformed = |line, message| LayerError::Malformed { file: file.to_owned(), line, message };
+        let parsed = jsonc_parser::parse_to_ast(text, &CollectOptions::default(), &ParseOptions::default())
+            .map_err(|error| malformed(line_of(text, error.range().start), error.kind().to_string()))?;
+        let mut layer = Self::from_values(kind, Map::new());
+        layer.file = Some(file.to_owned());
+        match parsed.value {
+            None => {}
+            Some(ast::Value::Object(object)) => layer.values = collect(&object, "", text, &mut layer.lines),
+            Some(other) => {
+                let line = line_of(text, other.range().start);
+                return Err(malformed(line, "settings must be an object: { ... }".to_owned()));
+            }
+        }
+        Ok(layer)
+    }
+
+    /// `file:line` of a dotted path, or of the nearest thing above it that this layer has.
+    pub fn place_of(&self, path: &str) -> Option<(PathBuf, usize)> {
+        let file = self.file.clone()?;
+        let mut path = path;
+        loop {
+            if let Some(line) = self.lines.get(path) {
+                return Some((file, *line));
+            }
+            path = path.rsplit_once('.')?.0;
+        }
+    }
+
+    /// Whether it sets anything at this dotted path.
+    pub fn has(&self, path: &str) -> bool {
+        let mut keys = path.split('.');
+        let Some(mut value) = keys.next().and_then(|key| self.values.get(key)) else { return false };
+        for key in keys {
+            match value.get(key) {
+                Some(inner) => value = inner,
+                None => return false,
+            }
+        }
+        true
+    }
+}
+
+fn insert_at(values: &mut Map<String, Value>, keys: &[String], value: Value) {
+    match keys {
+        [] => {}
+        [last] => {
+            values.insert(last.clone(), value);
+        }
+        [first, rest @ ..] => {
+            let inner = values.entry(first.clone()).or_insert_with(|| Value::Object(Map::new()));
+            if !inner.is_object() {
+                *inner = Value::Object(Map::new());
+            }
+            if let Value::Object(inner) = inner {
+                insert_at(inner, rest, value);
+            }
+        }
+    }
+}
+
+/// Turns the syntax tree into values, noting the line of every key on the way.
+fn collect(
+    object: &ast::Object<'_>,
+    above: &str,
+    text: &str,
+    lines: &mut HashMap<String, usize>,
+) -> Map<String, Value> {
+    let mut values = Map::new();
+    for property in &object.properties {
+        let key = property.name.as_str();
+        let path = if above.is_empty() { key.to_owned() } else { format!("{above}.{key}") };
+        lines.insert(path.clone(), line_of(text, property.range.start));
+        values.insert(key.to_owned(), to_value(&property.value, &path, text, lines));
+    }
+    values
+}
+
+fn to_value(value: &ast::Value<'_>, path: &str, text: &str, lines: &mut HashMap<String, usize>) -> Value {
+    match value {
+        ast::Value::Object(object) => Value::Object(collect(object, path, text, lines)),
+        ast::Value::Array(array) => array
+            .elements
+            .iter()
+            .enumerate()
+            .map(|(n, item)| to_value(item, &format!("{path}[{n}]"), text, lines))
+            .collect(),
+        ast::Value::StringLit(literal) => Value::String(literal.value.to_string()),
+        // JSONC allows numbers that JSON does not (`0x1F`, `+1`): they stay text and fail as numbers, with their line.
+        ast::Value::NumberLit(literal) => {
+            serde_json::from_str(literal.value).unwrap_or_else(|_| Value::String(literal.value.to_owned()))
+        }
+        ast::Value::BooleanLit(literal) => Value::Bool(literal.value),
+        ast::Value::NullKeyword(_) => Value::Null,
+    }
+}
+
+fn line_of(text: &str, offset: usize) -> usize {
+    text.as_bytes()[..offset.min(text.len())].iter().filter(|byte| **byte == b'\n').count() + 1
+}

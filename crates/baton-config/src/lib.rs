@@ -1,0 +1,14 @@
+//! Settings: JSONC layers, their merge, and which layer set what; and the places of Baton's files.
+//!
+//! May use `baton-core`. It knows no setting by name: each crate owns the struct of its own
+//! [`Section`]; this crate reads it from the layers and says where a wrong value stands.
+
+mod config;
+mod layer;
+mod places;
+mod project;
+
+pub use config::{Config, ConfigError, Reader, Section, Warning};
+pub use layer::{Layer, LayerError, LayerKind};
+pub use places::{Places, PlacesError};
+pub use project::{Project, RootKind};
