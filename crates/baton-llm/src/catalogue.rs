@@ -1,0 +1,169 @@
+//! The model catalogue: limits, prices and aliases, shipped as data and extended by settings.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use baton_config::{Layer, LayerKind, Section};
+use baton_core::{Price, Tokens};
+use serde::{Deserialize, Serialize};
+
+use crate::model_ref::ModelRef;
+
+const SHIPPED: &str = include_str!("../models.jsonc");
+
+/// What is known about a model.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ModelInfo {
+    /// The most tokens of one request and its answer.
+    pub context: Tokens,
+    /// The most tokens of an answer.
+    pub output: Tokens,
+    /// Whether it sees pictures.
+    pub images: bool,
+    /// Whether it can think before it answers.
+    pub thinking: bool,
+    /// What it charges.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub price: Option<Price>,
+}
+
+impl Default for ModelInfo {
+    /// What is assumed of a model that nobody described.
+    fn default() -> Self {
+        Self { context: 128_000, output: 16_000, images: true, thinking: false, price: None }
+    }
+}
+
+/// The three names that stand for a provider's models.
+pub const ALIASES: [&str; 3] = ["fast", "default", "powerful"];
+
+/// The setting `models`: more models, or other facts about known ones.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct ModelSettings(pub BTreeMap<String, ModelInfo>);
+
+impl Section for ModelSettings {
+    const KEY: &'static str = "models";
+    const FROM_PROJECT: bool = false;
+}
+
+/// The setting `aliases`: by provider, what `fast`, `default` and `powerful` mean.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct AliasSettings(pub BTreeMap<String, BTreeMap<String, String>>);
+
+impl Section for AliasSettings {
+    const KEY: &'static str = "aliases";
+    const FROM_PROJECT: bool = false;
+}
+
+/// All known models.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Catalogue {
+    models: BTreeMap<String, ModelInfo>,
+    aliases: BTreeMap<String, BTreeMap<String, String>>,
+}
+
+impl Catalogue {
+    /// The shipped catalogue with the person's additions on top.
+    pub fn new(models: ModelSettings, aliases: AliasSettings) -> Self {
+        let mut all = Self::shipped();
+        all.models.extend(models.0);
+        for (provider, names) in aliases.0 {
+            all.aliases.entry(provider).or_default().extend(names);
+        }
+        all
+    }
+
+    fn shipped() -> Self {
+        let layer = Layer::parse(LayerKind::User, Path::new("models.jsonc"), SHIPPED);
+        let mut values = layer.map(|layer| layer.values).unwrap_or_default();
+        let mut take = |key: &str| values.remove(key).unwrap_or_default();
+        // A test reads the shipped file, so it cannot be malformed here.
+        Self {
+            models: serde_json::from_value(take("models")).unwrap_or_default(),
+            aliases: serde_json::from_value(take("aliases")).unwrap_or_default(),
+        }
+    }
+
+    /// What is known about a model: by its name, by the name without a date or version at its end
+    /// (`claude-sonnet-4-5-20250929`), or by a `*` for its provider.
+    pub fn find(&self, provider: &str, name: &str) -> Option<&ModelInfo> {
+        let mut stem = name;
+        loop {
+            if let Some(found) = self.models.get(&format!("{provider}/{stem}")) {
+                return Some(found);
+            }
+            match stem.rfind(['-', '@', ':']) {
+                Some(end) if is_version(&stem[end + 1..]) => stem = &stem[..end],
+                _ => return self.models.get(&format!("{provider}/*")),
+            }
+        }
+    }
+
+    /// What an alias means with this provider.
+    pub fn alias(&self, provider: &str, alias: &str) -> Option<&str> {
+        self.aliases.get(provider)?.get(alias).map(String::as_str)
+    }
+
+    /// All models with a name, sorted by provider and name.
+    pub fn iter(&self) -> impl Iterator<Item = (ModelRef, &ModelInfo)> {
+        self.models.iter().filter(|(key, _)| !key.ends_with("/*")).filter_map(|(key, info)| {
+            let (provider, name) = key.split_once('/')?;
+            Some((ModelRef { provider: provider.to_owned(), name: name.to_owned(), effort: None }, info))
+        })
+    }
+
+    /// The aliases that mean this model.
+    pub fn aliases_of<'a>(&'a self, model: &'a ModelRef) -> impl Iterator<Item = &'a str> {
+        let names = self.aliases.get(&model.provider);
+        ALIASES
+            .into_iter()
+            .filter(move |alias| names.and_then(|names| names.get(*alias)).is_some_and(|name| *name == model.name))
+    }
+}
+
+/// Dates and words that name another edition of the same model.
+fn is_version(text: &str) -> bool {
+    text == "latest" || (text.len() >= 6 && text.bytes().all(|byte| byte.is_ascii_digit()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_shipped_file_is_whole() {
+        let catalogue = Catalogue::shipped();
+        assert!(catalogue.models.len() > 30);
+        for (provider, names) in &catalogue.aliases {
+            for alias in ALIASES {
+                let name = names.get(alias).unwrap_or_else(|| panic!("{provider} lacks {alias}"));
+                assert!(catalogue.models.contains_key(&format!("{provider}/{name}")), "{provider}/{name}");
+            }
+        }
+        for (model, info) in catalogue.iter() {
+            assert!(info.output <= info.context && info.price.is_some(), "{model}");
+        }
+    }
+
+    #[test]
+    fn editions_of_a_model_are_recognised_and_strangers_are_not() {
+        let catalogue = Catalogue::shipped();
+        let dated = catalogue.find("anthropic", "claude-sonnet-4-5-20250929").unwrap();
+        assert_eq!(dated, catalogue.find("anthropic", "claude-sonnet-4-5").unwrap());
+        assert_eq!(catalogue.find("openai", "gpt-5-mini-turbo"), None);
+        assert!(catalogue.find("script", "any/file.jsonl").is_some());
+    }
+
+    #[test]
+    fn settings_add_and_override() {
+        let mine = ModelInfo { context: 5, ..ModelInfo::default() };
+        let settings = ModelSettings([("anthropic/claude-sonnet-4-5".to_owned(), mine.clone())].into());
+        let names = [("default".to_owned(), "m".to_owned())].into();
+        let catalogue = Catalogue::new(settings, AliasSettings([("local".to_owned(), names)].into()));
+        assert_eq!(catalogue.find("anthropic", "claude-sonnet-4-5"), Some(&mine));
+        assert_eq!(catalogue.alias("local", "default"), Some("m"));
+    }
+}

@@ -1,0 +1,35 @@
+//! Models for Baton: wire formats, providers, catalogue, retry and limits, budgets, scripted model.
+//!
+//! May use `baton-core`, `baton-config` (and `baton-guard`). It must never know tools, sessions or
+//! surfaces. Provider wire types never leave this crate; callers see [`Request`], [`Delta`] and
+//! [`Answer`] only. Every call passes the [`Gate`].
+
+mod budget;
+mod catalogue;
+mod endpoint;
+mod error;
+mod gate;
+mod http;
+mod limiter;
+mod model_ref;
+mod models;
+mod provider;
+mod rehearsal;
+mod request;
+mod retry;
+pub mod script;
+mod tls;
+pub mod wire;
+
+pub use budget::{Budget, Caps, Exceeded, Need, Reservation, estimate_tokens};
+pub use catalogue::{ALIASES, AliasSettings, Catalogue, ModelInfo, ModelSettings};
+pub use endpoint::{Auth, Endpoint, Env, PRESETS, Preset, ProviderSetting, ProviderSettings, Secret};
+pub use error::{LlmError, LlmErrorKind};
+pub use gate::{CallEvent, Gate, Model};
+pub use http::{HttpProvider, NetworkSettings};
+pub use model_ref::ModelRef;
+pub use models::{LlmSettings, Models, read_script};
+pub use provider::Provider;
+pub use rehearsal::RehearsalProvider;
+pub use request::{Answer, Delta, Effort, Request};
+pub use retry::{Again, RetryPolicy, Schedule};

@@ -1,0 +1,122 @@
+//! From a name to a model that can be called: aliases, catalogue, endpoint, provider.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use baton_config::{ConfigError, Reader};
+use baton_core::{Clock, IdSource, Tier};
+
+use crate::catalogue::{ALIASES, AliasSettings, Catalogue, ModelSettings};
+use crate::endpoint::{Endpoint, Env, PRESETS, ProviderSettings, first_with_key};
+use crate::error::LlmError;
+use crate::gate::{Gate, Model};
+use crate::http::{HttpProvider, NetworkSettings};
+use crate::model_ref::ModelRef;
+use crate::provider::Provider;
+use crate::rehearsal::RehearsalProvider;
+use crate::retry::RetryPolicy;
+use crate::script::Script;
+
+/// The settings of this crate.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct LlmSettings {
+    /// `models`.
+    pub models: ModelSettings,
+    /// `aliases`.
+    pub aliases: AliasSettings,
+    /// `providers`.
+    pub providers: ProviderSettings,
+    /// `network`.
+    pub network: NetworkSettings,
+    /// `retry`.
+    pub retry: RetryPolicy,
+}
+
+impl LlmSettings {
+    /// Reads the sections of this crate.
+    pub fn read(reader: &mut Reader<'_>) -> Result<Self, ConfigError> {
+        Ok(Self {
+            models: reader.section()?,
+            aliases: reader.section()?,
+            providers: reader.section()?,
+            network: reader.section()?,
+            retry: reader.section()?,
+        })
+    }
+}
+
+/// Finds models by name.
+pub struct Models {
+    catalogue: Catalogue,
+    providers: ProviderSettings,
+    network: NetworkSettings,
+    clock: Arc<dyn Clock>,
+    ids: Arc<dyn IdSource>,
+}
+
+impl Models {
+    /// Knows the shipped models and those of the settings.
+    pub fn new(settings: LlmSettings, clock: Arc<dyn Clock>, ids: Arc<dyn IdSource>) -> Self {
+        let catalogue = Catalogue::new(settings.models, settings.aliases);
+        Self { catalogue, providers: settings.providers, network: settings.network, clock, ids }
+    }
+
+    /// All known models.
+    pub fn catalogue(&self) -> &Catalogue {
+        &self.catalogue
+    }
+
+    /// What a name means: `provider/name[:effort]`, an alias (`fast`, `anthropic/fast`), or nothing,
+    /// which is the default model of the first provider whose key is there.
+    pub fn resolve(&self, name: Option<&str>, env: Env<'_>) -> Result<ModelRef, LlmError> {
+        let name = name.unwrap_or("default");
+        let (stem, effort) = name.split_once(':').map_or((name, ""), |(stem, effort)| (stem, effort));
+        let full = if ALIASES.contains(&stem) {
+            let provider = first_with_key(env).ok_or_else(no_key_at_all)?;
+            let colon = if effort.is_empty() { "" } else { ":" };
+            format!("{provider}/{stem}{colon}{effort}")
+        } else {
+            name.to_owned()
+        };
+        let mut model: ModelRef = full.parse().map_err(|message: String| {
+            LlmError::input(message).hint("`baton models` lists known ones; fast, default and powerful work too")
+        })?;
+        if model.provider == "google" {
+            "gemini".clone_into(&mut model.provider);
+        }
+        if let Some(meant) = self.catalogue.alias(&model.provider, &model.name) {
+            model.name = meant.to_owned();
+        }
+        Ok(model)
+    }
+
+    /// Prepares a model to be called. Paths of scripts are relative to `cwd`.
+    pub fn open(&self, model: ModelRef, gate: &Gate, cwd: &Path, env: Env<'_>) -> Result<Model, LlmError> {
+        let provider: Arc<dyn Provider> = match model.provider.as_str() {
+            "script" => Arc::new(RehearsalProvider::new(read_script(&cwd.join(&model.name))?, Arc::clone(&self.clock))),
+            provider => {
+                let endpoint = Endpoint::resolve(provider, &self.providers, env)?;
+                let (clock, ids) = (Arc::clone(&self.clock), Arc::clone(&self.ids));
+                Arc::new(HttpProvider::new(endpoint, self.network.clone(), clock, ids)?)
+            }
+        };
+        let info = self.catalogue.find(&model.provider, &model.name).cloned();
+        Ok(gate.model(model, info, provider))
+    }
+}
+
+/// Reads a script.
+pub fn read_script(file: &Path) -> Result<Script, LlmError> {
+    let text = std::fs::read_to_string(file)
+        .map_err(|error| LlmError::input(format!("cannot read the script {}: {error}", file.display())))?;
+    Ok(Script::parse(&file.display().to_string(), &text)?)
+}
+
+fn no_key_at_all() -> LlmError {
+    let names: Vec<&str> = PRESETS.iter().filter_map(|preset| preset.key_env.first().copied()).take(3).collect();
+    LlmError::provider(
+        Tier::UserFixable,
+        format!("no model is set and no key is there: none of {} is set", names.join(", ")),
+    )
+    .hint("export a key, name a local model (-m ollama/…), or try Baton without a key: `baton demo`")
+}

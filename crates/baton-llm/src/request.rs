@@ -1,0 +1,129 @@
+//! What a model is asked, and what it answers, in no provider's form.
+
+use std::fmt;
+use std::str::FromStr;
+
+use baton_core::{AgentRole, Block, CallId, Message, StopReason, ToolSpec, Usage};
+use serde::{Deserialize, Serialize};
+
+/// One model call. Between compactions a request only grows at its end.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Request {
+    /// The model's name, without its provider.
+    pub model: String,
+    /// The system prompt.
+    pub system: String,
+    /// The tools on offer, in a fixed order.
+    pub tools: Vec<ToolSpec>,
+    /// The conversation so far; ends with a user message.
+    pub messages: Vec<Message>,
+    /// The most tokens the model may write; the gate sets it.
+    pub output_max: u64,
+    /// How hard it should think; `None` leaves it to the provider.
+    pub effort: Option<Effort>,
+    /// Steers requests of one session to the same provider cache.
+    pub cache_key: String,
+    /// The role this agent plays; scripts choose their lines by it.
+    pub role: AgentRole,
+    /// How many attempts at this very answer have failed, as far as is recorded.
+    pub failures: u32,
+}
+
+/// What a picture counts for: providers charge by area, between 1,000 and 2,000 tokens for a large one.
+const IMAGE_BYTES: usize = 5_600;
+
+impl Request {
+    /// How much the model has to read, in bytes of text.
+    pub fn prompt_bytes(&self) -> usize {
+        let tools = self.tools.iter().map(|tool| tool.description.len() + tool.input_schema.to_string().len());
+        let blocks = self.messages.iter().flat_map(|message| &message.content).map(block_bytes);
+        self.system.len() + tools.chain(blocks).sum::<usize>()
+    }
+}
+
+/// How much of a prompt or an answer a block is, in bytes of text.
+pub(crate) fn block_bytes(block: &Block) -> usize {
+    match block {
+        Block::Text { text } | Block::Thinking { text, .. } => text.len(),
+        Block::ToolUse(call) => call.tool.len() + call.input.to_string().len(),
+        Block::ToolResult(result) => result.text.len() + result.images.len() * IMAGE_BYTES,
+        Block::Image(_) => IMAGE_BYTES,
+    }
+}
+
+/// How hard a model should think.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Effort {
+    /// Not at all, or as little as the model can.
+    Minimal,
+    /// A little.
+    Low,
+    /// As much as usual.
+    Medium,
+    /// Much.
+    High,
+    /// As much as the model can.
+    Max,
+}
+
+impl Effort {
+    /// The name used after the colon of a model.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Minimal => "minimal",
+            Self::Low => "low",
+            Self::Medium => "medium",
+            Self::High => "high",
+            Self::Max => "max",
+        }
+    }
+}
+
+impl fmt::Display for Effort {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for Effort {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<Self, ()> {
+        Ok(match text {
+            "minimal" | "none" => Self::Minimal,
+            "low" => Self::Low,
+            "medium" => Self::Medium,
+            "high" => Self::High,
+            "max" | "xhigh" => Self::Max,
+            _ => return Err(()),
+        })
+    }
+}
+
+/// A piece of an answer as it arrives.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Delta {
+    /// More text.
+    Text(String),
+    /// More reasoning.
+    Thinking(String),
+    /// A tool call has begun; its input follows with the whole answer.
+    ToolCall {
+        /// The call.
+        id: CallId,
+        /// The tool's name.
+        tool: String,
+    },
+}
+
+/// A whole answer.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Answer {
+    /// The assistant's message, blocks in the order they began.
+    pub message: Message,
+    /// Why it ended.
+    pub stop: StopReason,
+    /// What it used.
+    pub usage: Usage,
+}

@@ -1,0 +1,113 @@
+//! Wire formats: pure encoders of requests and incremental decoders of streams, one file each.
+//!
+//! A decoder takes bytes at any split and gives the same [`WireEvent`]s for every split. It never
+//! fails by panic or `Err`: what goes wrong in a stream is itself the last event.
+
+use baton_core::{CallId, Message};
+use serde_json::Value;
+
+use crate::request::{Answer, Delta, Request};
+
+mod assemble;
+mod sse;
+
+pub mod anthropic;
+pub mod chat;
+pub mod gemini;
+pub mod responses;
+
+/// What a decoder makes of a stream: any number of deltas, then exactly one of the other two.
+#[derive(Debug, Clone, PartialEq)]
+pub enum WireEvent {
+    /// Something more arrived.
+    Delta(Delta),
+    /// The answer is complete. Nothing follows.
+    Ended(Answer),
+    /// The stream reported an error or broke off. Nothing follows.
+    Failed(WireFailure),
+}
+
+/// Why a stream gave no answer.
+#[derive(Debug, Clone, PartialEq)]
+pub struct WireFailure {
+    /// What went wrong.
+    pub kind: WireFailureKind,
+    /// The provider's words, or ours where it had none.
+    pub message: String,
+    /// What had arrived until then.
+    pub partial: Message,
+}
+
+/// What went wrong in a stream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WireFailureKind {
+    /// The bytes ended before the answer did.
+    Cut,
+    /// The provider reported an error inside the stream; its code as an HTTP status where one fits
+    /// (429 rate limit, 529 overloaded, 500 server error, 400 bad request, 401 authentication...).
+    Reported {
+        /// The status that this error would have had as a response.
+        status: u16,
+    },
+    /// The bytes are not what the format allows.
+    Malformed,
+    /// The model tried to call a tool and produced nothing that can be paired with a result
+    /// (Gemini's `MALFORMED_FUNCTION_CALL`): worth asking again.
+    MalformedCall,
+}
+
+/// An incremental decoder of one response.
+pub trait Decode: Send {
+    /// Takes the next bytes; appends what they complete.
+    fn push(&mut self, bytes: &[u8], out: &mut Vec<WireEvent>);
+    /// The bytes have ended: appends the failure if the answer had not.
+    fn finish(&mut self, out: &mut Vec<WireEvent>);
+    /// What has arrived so far, for when the connection itself fails or is cancelled.
+    fn partial(&self) -> Message;
+}
+
+/// A wire format.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Wire {
+    /// Anthropic Messages.
+    Anthropic,
+    /// OpenAI Responses.
+    Responses,
+    /// OpenAI Chat Completions, and every server that is compatible with it.
+    Chat,
+    /// Gemini `streamGenerateContent`.
+    Gemini,
+}
+
+impl Wire {
+    /// The path below the base URL, with the model where the format wants it there.
+    pub fn path(self, model: &str) -> String {
+        match self {
+            Self::Anthropic => anthropic::path(),
+            Self::Responses => responses::path(),
+            Self::Chat => chat::path(),
+            Self::Gemini => gemini::path(model),
+        }
+    }
+
+    /// The body of a request.
+    pub fn encode(self, request: &Request) -> Value {
+        match self {
+            Self::Anthropic => anthropic::encode(request),
+            Self::Responses => responses::encode(request),
+            Self::Chat => chat::encode(request),
+            Self::Gemini => gemini::encode(request),
+        }
+    }
+
+    /// A decoder for one response. `call_ids` names calls where the format has no ids of its own.
+    pub fn decoder(self, call_ids: Box<dyn FnMut() -> CallId + Send>) -> Box<dyn Decode> {
+        match self {
+            Self::Anthropic => Box::new(anthropic::Decoder::new()),
+            Self::Responses => Box::new(responses::Decoder::new()),
+            Self::Chat => Box::new(chat::Decoder::new(call_ids)),
+            Self::Gemini => Box::new(gemini::Decoder::new(call_ids)),
+        }
+    }
+}

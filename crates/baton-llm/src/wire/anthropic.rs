@@ -1,0 +1,305 @@
+//! Anthropic Messages.
+
+use baton_core::{
+    Block, CallId, Image, Message, Role, Signature, StopReason, Tokens, ToolResult, ToolSpec, ToolUse, Usage,
+};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::assemble::{self, Assembly, End, Format};
+use crate::request::{Effort, Request};
+
+#[cfg(test)]
+mod tests;
+
+const WIRE: &str = "anthropic";
+/// Reasoning that the provider hides: the token is its encrypted form.
+const WIRE_REDACTED: &str = "anthropic-redacted";
+
+/// Claude models from before adaptive thinking. The list is closed: later models have other names.
+const BUDGETED: [&str; 5] = ["claude-3", "-4-0", "-4-1", "-4-5", "-4-2025"];
+const BUDGET_MIN: u64 = 1024;
+
+/// The path below the base URL.
+pub fn path() -> String {
+    "/v1/messages".to_owned()
+}
+
+/// The body of a request.
+pub fn encode(request: &Request) -> Value {
+    let mut messages: Vec<_> = request.messages.iter().filter_map(message).collect();
+    // The previous request ended at the user message before the last. Its mark stays, because the
+    // provider looks for a cached prefix only some 20 blocks back from each mark.
+    for message in messages.iter_mut().filter(|message| message["role"] == "user").rev().take(2) {
+        mark(message["content"].as_array_mut());
+    }
+    let mut body = json!({
+        "model": request.model,
+        "max_tokens": request.output_max,
+        "stream": true,
+        "messages": messages,
+    });
+    if !request.system.is_empty() {
+        body["system"] = json!([{"type": "text", "text": request.system}]);
+        mark(body["system"].as_array_mut());
+    }
+    if !request.tools.is_empty() {
+        body["tools"] = request.tools.iter().map(tool).collect();
+        mark(body["tools"].as_array_mut());
+    }
+    if let Some(effort) = request.effort {
+        think(&mut body, effort, request);
+    }
+    body
+}
+
+fn tool(tool: &ToolSpec) -> Value {
+    json!({"name": tool.name, "description": tool.description, "input_schema": tool.input_schema})
+}
+
+/// Marks the end of a prefix that is worth caching. A request may have four marks.
+fn mark(list: Option<&mut Vec<Value>>) {
+    if let Some(last) = list.and_then(|list| list.last_mut()) {
+        last["cache_control"] = json!({"type": "ephemeral"});
+    }
+}
+
+/// Newer models decide by themselves how long to think and take an effort; for older models, and for
+/// other makers' models behind this format, a budget is set.
+fn think(body: &mut Value, effort: Effort, request: &Request) {
+    if request.model.contains("claude") && !BUDGETED.iter().any(|name| request.model.contains(name)) {
+        let level = if effort == Effort::Minimal { "low" } else { effort.name() };
+        body["output_config"] = json!({"effort": level});
+        if effort != Effort::Minimal {
+            body["thinking"] = json!({"type": "adaptive", "display": "summarized"});
+        }
+        return;
+    }
+    let wanted = match effort {
+        Effort::Minimal => 0,
+        Effort::Low => 4_000,
+        Effort::Medium => 10_000,
+        Effort::High => 32_000,
+        Effort::Max => u64::MAX,
+    };
+    // The budget is part of the output: a quarter is left for the answer itself.
+    let budget = wanted.min(request.output_max - request.output_max / 4);
+    if budget >= BUDGET_MIN {
+        body["thinking"] = json!({"type": "enabled", "budget_tokens": budget});
+    }
+}
+
+/// A message; consecutive ones of one role are joined by the provider itself. Some messages come to
+/// nothing, and the provider takes no empty ones.
+fn message(message: &Message) -> Option<Value> {
+    let mut content: Vec<_> = message.content.iter().filter_map(block).collect();
+    let role = match message.role {
+        Role::User => {
+            content.sort_by_key(|block| block["type"] != "tool_result");
+            "user"
+        }
+        Role::Assistant => {
+            // An answer that was cut off while thinking: reasoning must not come last.
+            let reasoning = |block: &Value| block["type"] == "thinking" || block["type"] == "redacted_thinking";
+            while content.pop_if(|block| reasoning(block)).is_some() {}
+            "assistant"
+        }
+    };
+    (!content.is_empty()).then(|| json!({"role": role, "content": content}))
+}
+
+fn block(block: &Block) -> Option<Value> {
+    Some(match block {
+        Block::Text { text } if text.trim().is_empty() => return None,
+        Block::Text { text } => json!({"type": "text", "text": text}),
+        Block::Thinking { text, signature: Some(Signature { wire, token }) } => match wire.as_str() {
+            WIRE => json!({"type": "thinking", "thinking": text, "signature": token}),
+            WIRE_REDACTED => json!({"type": "redacted_thinking", "data": token}),
+            _ => return None,
+        },
+        Block::Thinking { signature: None, .. } => return None,
+        Block::ToolUse(ToolUse { id, tool, input, .. }) => {
+            json!({"type": "tool_use", "id": portable(id), "name": tool, "input": input})
+        }
+        Block::ToolResult(result) => tool_result(result),
+        Block::Image(picture) => image(picture),
+    })
+}
+
+fn tool_result(result: &ToolResult) -> Value {
+    let content = if result.images.is_empty() {
+        json!(result.text)
+    } else {
+        let text = block(&Block::text(&result.text));
+        text.into_iter().chain(result.images.iter().map(image)).collect()
+    };
+    let mut block = json!({"type": "tool_result", "tool_use_id": portable(&result.id), "content": content});
+    if result.is_error {
+        block["is_error"] = json!(true);
+    }
+    block
+}
+
+fn image(image: &Image) -> Value {
+    json!({"type": "image", "source": {"type": "base64", "media_type": image.media_type, "data": image.data}})
+}
+
+/// Ids of other providers may have characters that this one refuses.
+fn portable(id: &CallId) -> String {
+    id.as_str().chars().map(|c| if c.is_ascii_alphanumeric() || c == '-' { c } else { '_' }).collect()
+}
+
+/// A decoder. The answer is whole only with `message_stop`: a stop reason without it is a cut stream.
+pub type Decoder = assemble::Decoder<Anthropic>;
+
+impl Decoder {
+    /// A decoder for one response.
+    pub fn new() -> Self {
+        Self::of(Anthropic { stop: StopReason::EndTurn, usage: Usage::default() })
+    }
+}
+
+/// The state of one response.
+pub struct Anthropic {
+    stop: StopReason,
+    usage: Usage,
+}
+
+#[derive(Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+enum Event {
+    MessageStart {
+        message: Start,
+    },
+    ContentBlockStart {
+        index: u64,
+        content_block: BlockStart,
+    },
+    ContentBlockDelta {
+        index: u64,
+        delta: BlockDelta,
+    },
+    ContentBlockStop {
+        index: u64,
+    },
+    MessageDelta {
+        delta: Change,
+        #[serde(default)]
+        usage: Value,
+    },
+    MessageStop,
+    Error {
+        error: Value,
+    },
+    #[serde(other)]
+    Other,
+}
+
+#[derive(Deserialize)]
+struct Start {
+    #[serde(default)]
+    usage: Value,
+}
+
+#[derive(Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+enum BlockStart {
+    Text {
+        #[serde(default)]
+        text: String,
+    },
+    Thinking {
+        #[serde(default)]
+        thinking: String,
+    },
+    RedactedThinking {
+        data: String,
+    },
+    ToolUse {
+        id: String,
+        name: String,
+    },
+    #[serde(other)]
+    Other,
+}
+
+#[derive(Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+enum BlockDelta {
+    TextDelta {
+        text: String,
+    },
+    ThinkingDelta {
+        thinking: String,
+    },
+    SignatureDelta {
+        signature: String,
+    },
+    InputJsonDelta {
+        partial_json: String,
+    },
+    #[serde(other)]
+    Other,
+}
+
+#[derive(Deserialize)]
+struct Change {
+    stop_reason: Option<String>,
+}
+
+impl Format for Anthropic {
+    type Key = u64;
+
+    fn event(&mut self, data: &str, answer: &mut Assembly<u64>) -> serde_json::Result<Option<End>> {
+        match serde_json::from_str(data)? {
+            Event::MessageStart { message } => self.count(&message.usage),
+            Event::ContentBlockStart { index, content_block } => match content_block {
+                BlockStart::Text { text } => answer.text(index, &text),
+                BlockStart::Thinking { thinking } => answer.thinking(index, &thinking),
+                BlockStart::RedactedThinking { data } => answer.sign(index, WIRE_REDACTED, data),
+                BlockStart::ToolUse { id, name } => answer.call(index, CallId::new(id), name),
+                BlockStart::Other => {}
+            },
+            Event::ContentBlockDelta { index, delta } => match delta {
+                BlockDelta::TextDelta { text } => answer.text(index, &text),
+                BlockDelta::ThinkingDelta { thinking } => answer.thinking(index, &thinking),
+                BlockDelta::SignatureDelta { signature } => answer.sign(index, WIRE, signature),
+                BlockDelta::InputJsonDelta { partial_json } => answer.arguments(index, &partial_json),
+                BlockDelta::Other => {}
+            },
+            Event::ContentBlockStop { index } => answer.close(index),
+            Event::MessageDelta { delta, usage } => {
+                self.count(&usage);
+                if let Some(reason) = delta.stop_reason {
+                    self.stop = stop_reason(&reason);
+                }
+            }
+            Event::MessageStop => return Ok(Some(End::Complete { stop: self.stop, usage: self.usage })),
+            Event::Error { error } => return Ok(Some(End::problem(&error))),
+            Event::Other => {}
+        }
+        Ok(None)
+    }
+}
+
+impl Anthropic {
+    /// Takes running totals; what is absent has not changed.
+    fn count(&mut self, counts: &Value) {
+        let update = |tokens: &mut Tokens, name: &str| *tokens = counts[name].as_u64().unwrap_or(*tokens);
+        update(&mut self.usage.input_tokens, "input_tokens");
+        update(&mut self.usage.output_tokens, "output_tokens");
+        update(&mut self.usage.cache_read_tokens, "cache_read_input_tokens");
+        update(&mut self.usage.cache_write_tokens, "cache_creation_input_tokens");
+    }
+}
+
+fn stop_reason(reason: &str) -> StopReason {
+    match reason {
+        "tool_use" => StopReason::ToolUse,
+        "max_tokens" | "model_context_window_exceeded" => StopReason::MaxTokens,
+        "pause_turn" => StopReason::Pause,
+        "refusal" => StopReason::Refusal,
+        // `end_turn`, `stop_sequence`, and reasons yet to come.
+        _ => StopReason::EndTurn,
+    }
+}

@@ -1,0 +1,313 @@
+//! OpenAI Responses, without server-side state: reasoning travels encrypted in the history.
+
+use baton_core::{Block, CallId, Image, Message, Role, Signature, StopReason, ToolResult, ToolSpec, ToolUse, Usage};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::assemble::{self, Assembly, End, Format, count};
+use crate::request::{Effort, Request};
+
+#[cfg(test)]
+mod tests;
+
+/// The token of a signature of this format is the whole reasoning item, as JSON.
+const WIRE: &str = "responses";
+
+/// The path below the base URL.
+pub fn path() -> String {
+    "/responses".to_owned()
+}
+
+/// The body of a request.
+pub fn encode(request: &Request) -> Value {
+    let mut body = json!({
+        "model": request.model,
+        "instructions": request.system,
+        "input": request.messages.iter().flat_map(items).collect::<Vec<_>>(),
+        "store": false,
+        "stream": true,
+        "max_output_tokens": request.output_max,
+        "prompt_cache_key": request.cache_key,
+    });
+    if !request.tools.is_empty() {
+        body["tools"] = request.tools.iter().map(tool).collect();
+        body["tool_choice"] = json!("auto");
+        body["parallel_tool_calls"] = json!(true);
+    }
+    // Models that do not reason refuse to be asked for encrypted reasoning.
+    if !request.model.starts_with("gpt-4") {
+        body["include"] = json!(["reasoning.encrypted_content"]);
+    }
+    if let Some(effort) = request.effort {
+        body["reasoning"] = json!({"effort": effort_name(effort, &request.model), "summary": "auto"});
+    }
+    body
+}
+
+fn tool(tool: &ToolSpec) -> Value {
+    json!({
+        "type": "function",
+        "name": tool.name,
+        "description": tool.description,
+        "parameters": tool.input_schema,
+        "strict": false,
+    })
+}
+
+/// How the least effort is called depends on the model; `low` is known to all.
+fn effort_name(effort: Effort, model: &str) -> &'static str {
+    match effort {
+        Effort::Minimal if model.contains("codex") => "low",
+        Effort::Minimal if model.starts_with("gpt-5.") => "none",
+        Effort::Minimal if model.starts_with("gpt-5") => "minimal",
+        Effort::Minimal | Effort::Low => "low",
+        Effort::Medium => "medium",
+        Effort::High => "high",
+        Effort::Max => "xhigh",
+    }
+}
+
+/// The items of a message: text and pictures that stand together are one, results of tools come first.
+fn items(message: &Message) -> Vec<Value> {
+    let mut items: Vec<Value> = Vec::new();
+    for block in &message.content {
+        match block {
+            Block::Text { text } if text.is_empty() => {}
+            Block::Text { text } => {
+                let kind = if message.role == Role::User { "input_text" } else { "output_text" };
+                say(&mut items, message.role, json!({"type": kind, "text": text}));
+            }
+            Block::Image(picture) => say(&mut items, message.role, image(picture)),
+            Block::Thinking { signature: Some(Signature { wire, token }), .. } if wire == WIRE => {
+                items.extend(serde_json::from_str::<Value>(token));
+            }
+            Block::Thinking { .. } => {}
+            Block::ToolUse(ToolUse { id, tool, input, .. }) => items
+                .push(json!({"type": "function_call", "call_id": id, "name": tool, "arguments": input.to_string()})),
+            Block::ToolResult(result) => items.push(tool_result(result)),
+        }
+    }
+    items.sort_by_key(|item| item["type"] != "function_call_output");
+    // An answer that was cut off while thinking: reasoning must not come last.
+    while items.pop_if(|item| item["type"] == "reasoning").is_some() {}
+    items
+}
+
+fn say(items: &mut Vec<Value>, role: Role, part: Value) {
+    let last = items.last_mut().filter(|item| item["type"] == "message");
+    if let Some(content) = last.and_then(|item| item["content"].as_array_mut()) {
+        content.push(part);
+    } else {
+        items.push(json!({"type": "message", "role": role, "content": [part]}));
+    }
+}
+
+fn tool_result(result: &ToolResult) -> Value {
+    let output = if result.images.is_empty() {
+        json!(result.text)
+    } else {
+        let text = json!({"type": "input_text", "text": result.text});
+        std::iter::once(text).chain(result.images.iter().map(image)).collect()
+    };
+    json!({"type": "function_call_output", "call_id": result.id, "output": output})
+}
+
+fn image(image: &Image) -> Value {
+    json!({"type": "input_image", "image_url": format!("data:{};base64,{}", image.media_type, image.data)})
+}
+
+/// A decoder. Blocks are the items of the output.
+pub type Decoder = assemble::Decoder<Responses>;
+
+impl Decoder {
+    /// A decoder for one response.
+    pub fn new() -> Self {
+        Self::of(Responses { refused: false })
+    }
+}
+
+/// The state of one response.
+pub struct Responses {
+    refused: bool,
+}
+
+#[derive(Deserialize)]
+#[serde(tag = "type")]
+enum Event {
+    #[serde(rename = "response.output_item.added")]
+    ItemAdded { output_index: u64, item: Item },
+    #[serde(rename = "response.output_item.done")]
+    ItemDone { output_index: u64, item: Item },
+    #[serde(rename = "response.output_text.delta")]
+    Text { output_index: u64, delta: String },
+    #[serde(rename = "response.refusal.delta")]
+    Refusal { output_index: u64, delta: String },
+    #[serde(rename = "response.reasoning_summary_part.added")]
+    SummaryPart { output_index: u64, summary_index: u64 },
+    #[serde(rename = "response.reasoning_summary_text.delta", alias = "response.reasoning_text.delta")]
+    Thinking { output_index: u64, delta: String },
+    #[serde(rename = "response.function_call_arguments.delta")]
+    Arguments { output_index: u64, delta: String },
+    #[serde(rename = "response.function_call_arguments.done")]
+    ArgumentsDone { output_index: u64, arguments: String },
+    #[serde(rename = "response.completed")]
+    Completed { response: Response },
+    #[serde(rename = "response.incomplete")]
+    Incomplete { response: Response },
+    #[serde(rename = "response.failed")]
+    Failed { response: Response },
+    #[serde(rename = "error")]
+    Error,
+    #[serde(other)]
+    Other,
+}
+
+#[derive(Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+enum Item {
+    Message {
+        #[serde(default)]
+        content: Vec<Part>,
+    },
+    Reasoning {
+        id: Option<String>,
+        summary: Option<Vec<Value>>,
+        content: Option<Vec<Value>>,
+        encrypted_content: Option<String>,
+    },
+    FunctionCall {
+        call_id: String,
+        name: String,
+        #[serde(default)]
+        arguments: String,
+    },
+    #[serde(other)]
+    Other,
+}
+
+#[derive(Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+enum Part {
+    OutputText {
+        text: String,
+    },
+    Refusal {
+        refusal: String,
+    },
+    #[serde(other)]
+    Other,
+}
+
+#[derive(Deserialize)]
+struct Response {
+    #[serde(default)]
+    usage: Value,
+    incomplete_details: Option<Incomplete>,
+    #[serde(default)]
+    error: Value,
+}
+
+#[derive(Deserialize)]
+struct Incomplete {
+    reason: Option<String>,
+}
+
+impl Format for Responses {
+    type Key = u64;
+
+    fn event(&mut self, data: &str, answer: &mut Assembly<u64>) -> serde_json::Result<Option<End>> {
+        match serde_json::from_str(data)? {
+            Event::ItemAdded { output_index, item } => begin(output_index, &item, answer),
+            Event::ItemDone { output_index, item } => {
+                begin(output_index, &item, answer);
+                self.settle(output_index, item, answer);
+                answer.close(output_index);
+            }
+            Event::Text { output_index, delta } => answer.text(output_index, &delta),
+            Event::Refusal { output_index, delta } => {
+                self.refused = true;
+                answer.text(output_index, &delta);
+            }
+            Event::SummaryPart { output_index, summary_index } if summary_index > 0 => {
+                answer.thinking(output_index, "\n\n");
+            }
+            Event::Thinking { output_index, delta } => answer.thinking(output_index, &delta),
+            Event::Arguments { output_index, delta } => answer.arguments(output_index, &delta),
+            Event::ArgumentsDone { output_index, arguments } => answer.whole_arguments(output_index, &arguments),
+            Event::Completed { response } => {
+                let stop = if self.refused { StopReason::Refusal } else { StopReason::EndTurn };
+                return Ok(Some(End::Complete { stop, usage: usage(&response.usage) }));
+            }
+            Event::Incomplete { response } => {
+                let reason = response.incomplete_details.and_then(|details| details.reason);
+                let filtered = reason.as_deref() == Some("content_filter");
+                let stop = if filtered { StopReason::Refusal } else { StopReason::MaxTokens };
+                return Ok(Some(End::Complete { stop, usage: usage(&response.usage) }));
+            }
+            Event::Failed { response } => return Ok(Some(End::problem(&response.error))),
+            Event::Error => {
+                // Documented flat, seen nested.
+                let event: Value = serde_json::from_str(data)?;
+                return Ok(Some(End::problem(event.get("error").unwrap_or(&event))));
+            }
+            Event::SummaryPart { .. } | Event::Other => {}
+        }
+        Ok(None)
+    }
+}
+
+fn begin(index: u64, item: &Item, answer: &mut Assembly<u64>) {
+    match item {
+        Item::Message { .. } => answer.text(index, ""),
+        Item::Reasoning { .. } => answer.thinking(index, ""),
+        Item::FunctionCall { call_id, name, .. } => answer.call(index, CallId::new(call_id), name),
+        Item::Other => {}
+    }
+}
+
+impl Responses {
+    /// The item as it is in the end has the last word.
+    fn settle(&mut self, index: u64, item: Item, answer: &mut Assembly<u64>) {
+        match item {
+            Item::Message { content } => {
+                let mut whole = String::new();
+                for part in &content {
+                    match part {
+                        Part::OutputText { text } => whole.push_str(text),
+                        Part::Refusal { refusal } => {
+                            self.refused = true;
+                            whole.push_str(refusal);
+                        }
+                        Part::Other => {}
+                    }
+                }
+                answer.whole_text(index, &whole);
+            }
+            Item::Reasoning { id, summary, content, encrypted_content } => {
+                let summary = summary.unwrap_or_default();
+                let parts = summary.iter().chain(content.iter().flatten());
+                let texts: Vec<_> = parts.filter_map(|part| part["text"].as_str()).collect();
+                answer.whole_thinking(index, &texts.join("\n\n"));
+                // Without it the provider would look the item up, and it was told not to store any.
+                if let Some(encrypted) = encrypted_content {
+                    let item =
+                        json!({"type": "reasoning", "id": id, "summary": summary, "encrypted_content": encrypted});
+                    answer.sign(index, WIRE, item.to_string());
+                }
+            }
+            Item::FunctionCall { arguments, .. } => answer.whole_arguments(index, &arguments),
+            Item::Other => {}
+        }
+    }
+}
+
+fn usage(usage: &Value) -> Usage {
+    let cached = count(usage, "/input_tokens_details/cached_tokens");
+    Usage {
+        input_tokens: count(usage, "/input_tokens").saturating_sub(cached),
+        output_tokens: count(usage, "/output_tokens"),
+        cache_read_tokens: cached,
+        cache_write_tokens: 0,
+        reasoning_tokens: count(usage, "/output_tokens_details/reasoning_tokens"),
+    }
+}
