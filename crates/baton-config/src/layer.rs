@@ -193,5 +193,5 @@ fn to_value(value: &ast::Value<'_>, path: &str, text: &str, lines: &mut HashMap<
 }
 
 fn line_of(text: &str, offset: usize) -> usize {
-    text.as_bytes()[..offset.min(text.len())].iter().filter(|byte| **byte == b'\n').count() + 1
+    text.bytes().take(offset).fold(1, |line, byte| line + usize::from(byte == b'\n'))
 }

@@ -111,7 +111,8 @@ fn project_id(root: &Path, git_common_dir: Option<&Path>) -> String {
         })
         .unwrap_or_default();
     let hash = Sha256::digest(home.as_os_str().as_encoded_bytes());
-    let short: String = hash.iter().take(6).map(|byte| format!("{byte:02x}")).collect();
+    let short = hash.iter().take(6).fold(0_u64, |number, byte| number << 8 | u64::from(*byte));
+    let short = format!("{short:012x}");
     if name.is_empty() { short } else { format!("{name}-{short}") }
 }
 

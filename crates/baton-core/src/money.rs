@@ -75,7 +75,7 @@ impl Usd {
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "checked just before")]
     pub fn from_dollars(dollars: f64) -> Option<Self> {
         let nanos = (dollars * NANOS_PER_DOLLAR).round();
-        (nanos >= 0.0 && nanos < 9e18).then_some(Self { nanos: nanos as u64 })
+        (0.0..9e18).contains(&nanos).then_some(Self { nanos: nanos as u64 })
     }
 
     /// As dollars, for display and JSON.

@@ -94,9 +94,6 @@ impl LlmError {
                 Tier::Transient,
                 format!("{provider}: the answer is not in the expected format: {}", failure.message),
             ),
-            WireFailureKind::MalformedCall => {
-                Self::provider(Tier::Transient, format!("{provider}: malformed tool call: {}", failure.message))
-            }
         };
         error.with_partial(failure.partial)
     }

@@ -96,7 +96,7 @@ impl Gate {
             let mut error = match attempt(&*model.provider, request, events).await {
                 Ok(answer) => {
                     permit.succeeded();
-                    held.into_iter().for_each(|held| held.settle(&answer.usage));
+                    settle(held, &answer.usage);
                     request.failures = 0;
                     return Ok(answer);
                 }
@@ -105,7 +105,7 @@ impl Gate {
             if let Some(partial) = &error.partial {
                 // The provider charges for what it wrote, and tells nothing when it breaks off.
                 let usage = Usage { input_tokens: input, output_tokens: spoken(partial), ..Usage::default() };
-                held.into_iter().for_each(|held| held.settle(&usage));
+                settle(held, &usage);
                 drop(events.send(CallEvent::Broken(partial.clone())).await);
             } else {
                 drop(held);
@@ -182,8 +182,16 @@ async fn reserve(budgets: &[Budget], need: Need) -> Result<Vec<Reservation>, Llm
         need.output_max = reservation.output_max();
         held.push(reservation);
     }
-    held.iter_mut().for_each(|held| held.shrink(need.output_max));
+    for held in &mut held {
+        held.shrink(need.output_max);
+    }
     Ok(held)
+}
+
+fn settle(held: Vec<Reservation>, usage: &Usage) {
+    for held in held {
+        held.settle(usage);
+    }
 }
 
 fn spoken(partial: &Message) -> Tokens {

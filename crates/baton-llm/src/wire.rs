@@ -51,9 +51,6 @@ pub enum WireFailureKind {
     },
     /// The bytes are not what the format allows.
     Malformed,
-    /// The model tried to call a tool and produced nothing that can be paired with a result
-    /// (Gemini's `MALFORMED_FUNCTION_CALL`): worth asking again.
-    MalformedCall,
 }
 
 /// An incremental decoder of one response.

@@ -6,7 +6,6 @@ use baton_core::{Block, CallId, Image, Message, Role, Signature, StopReason, Too
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::WireFailureKind;
 use super::assemble::{self, Assembly, End, Format, count};
 use crate::request::{Effort, Request};
 
@@ -237,8 +236,8 @@ impl Format for Gemini {
             "STOP" => StopReason::EndTurn,
             "MAX_TOKENS" => StopReason::MaxTokens,
             "MALFORMED_FUNCTION_CALL" | "UNEXPECTED_TOOL_CALL" => {
-                let message = format!("{reason}: {}", candidate.finish_message.unwrap_or_default());
-                return Ok(Some(End::Failed { kind: WireFailureKind::MalformedCall, message }));
+                self.malformed_call(&reason, &candidate.finish_message.unwrap_or_default(), answer);
+                StopReason::ToolUse
             }
             // Filters of many names (`SAFETY`, `RECITATION`...), and `OTHER`: something cut it off.
             _ => StopReason::Refusal,
@@ -279,6 +278,15 @@ impl Gemini {
         }
     }
 
+    /// Gemini swallows a call it could not parse and only tells of it. It becomes a malformed call
+    /// nevertheless, so that the model hears what was wrong in the way it hears of every other.
+    fn malformed_call(&mut self, reason: &str, told: &str, answer: &mut Assembly<u64>) {
+        let key = self.key(None);
+        answer.call(key, (self.call_ids)(), tool_in(told).unwrap_or("malformed_call"));
+        answer.arguments(key, &format!("{reason}: {told}"));
+        answer.close(key);
+    }
+
     /// The key of the block that a part belongs to: the newest one if it is of the same kind, or a
     /// new one. `None` begins one that will not go on.
     fn key(&mut self, kind: Option<Kind>) -> u64 {
@@ -288,6 +296,13 @@ impl Gemini {
         self.current = kind;
         self.blocks
     }
+}
+
+/// The tool in a message like `Malformed function call: print(default_api.bash(...`.
+fn tool_in(told: &str) -> Option<&str> {
+    let (_, rest) = told.split_once("default_api.")?;
+    let end = rest.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(rest.len());
+    (end > 0).then(|| &rest[..end])
 }
 
 fn usage(usage: &Value) -> Usage {

@@ -104,13 +104,16 @@ fn an_error_has_its_status() {
 }
 
 #[test]
-fn a_malformed_call_fails() {
+fn a_swallowed_call_becomes_a_malformed_one() {
     for reason in ["MALFORMED_FUNCTION_CALL", "UNEXPECTED_TOOL_CALL"] {
-        let failure = failure(WIRE, &MALFORMED.replace("MALFORMED_FUNCTION_CALL", reason));
-        assert_eq!(failure.kind, WireFailureKind::MalformedCall);
-        assert_eq!(failure.message, format!("{reason}: Malformed function call: bash("));
-        assert_eq!(failure.partial, Message::assistant("Calling."));
+        let told = MALFORMED.replace("MALFORMED_FUNCTION_CALL", reason);
+        let answer = answer(WIRE, &told).0;
+        let call = answer.message.tool_uses().next().unwrap();
+        assert_eq!((answer.stop, call.tool.as_str()), (StopReason::ToolUse, "malformed_call"));
+        assert_eq!(call.malformed, Some(format!("{reason}: Malformed function call: bash(")));
+        assert_eq!(answer.message.text(), "Calling.");
     }
+    assert_eq!(super::tool_in("Malformed function call: print(default_api.bash(x"), Some("bash"));
 }
 
 #[test]
