@@ -1,0 +1,36 @@
+//! What an agent can do: the tool trait, the registry, the executor and the built-in tools.
+//!
+//! May use `baton-core`, `baton-config` and `baton-guard`. Never knows models, sessions or surfaces:
+//! a call comes in as a [`ToolUse`](baton_core::ToolUse), what came of it goes out as an [`Outcome`].
+//!
+//! To add a tool, copy a pair in `tools/`: `NAME.rs` is what it does, `NAME.md` is what the model reads.
+
+mod clean;
+mod edit_match;
+mod executor;
+mod ledger;
+mod process;
+mod registry;
+mod save;
+mod shape;
+mod spool;
+mod tool;
+mod tools;
+mod typed;
+mod workspace;
+
+pub use executor::Executor;
+pub use process::kill_all_now;
+pub use registry::Registry;
+pub use tool::{CallContext, Outcome, Progress, Tool};
+pub use tools::image_type;
+pub use typed::{Typed, TypedTool};
+pub use workspace::{Reach, Workspace};
+
+/// Runs file work off the async threads; a panic in it is the caller's.
+async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
+    match tokio::task::spawn_blocking(work).await {
+        Ok(value) => value,
+        Err(failed) => std::panic::resume_unwind(failed.into_panic()),
+    }
+}

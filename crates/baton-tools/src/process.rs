@@ -1,0 +1,246 @@
+//! Running a shell command: one ordered output, limits in time and size, and nothing left behind.
+
+mod capture;
+mod environment;
+mod tree;
+
+use std::ffi::OsString;
+use std::io;
+use std::os::unix::ffi::OsStringExt;
+use std::path::{Path, PathBuf};
+use std::process::{ExitStatus, Stdio};
+use std::sync::{Arc, LazyLock};
+use std::time::Duration;
+
+use rustix::process::Signal;
+use tokio::process::{Child, Command};
+use tokio::time::{Instant, sleep_until};
+
+use crate::CallContext;
+use crate::shape::Shaped;
+use crate::spool::Kept;
+use capture::Capture;
+use environment::child_environment;
+use tree::Call;
+
+pub use tree::kill_all_now;
+
+/// Runs the command it is given as an argument and leaves behind where that ended up. A trap, since the command may call
+/// `exit`; `set --`, so that the command does not find itself in `$1`; no process is started for any of this.
+const WRAPPER: &str = r#"trap 'pwd -P >|"$BATON_CWD" 2>/dev/null' EXIT; eval "set --; $1""#;
+const CWD_FILE: &str = "BATON_CWD";
+
+/// How long the pipe is read after everything has ended, in case something holds it that could not be ended.
+const DRAIN_TIME_MAX: Duration = Duration::from_millis(200);
+/// How long is waited for the end of what got SIGKILL.
+const KILL_GRACE: Duration = Duration::from_secs(1);
+
+/// How long things may take.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Limits {
+    /// Without a sign of progress.
+    pub(crate) idle: Duration,
+    /// In all.
+    pub(crate) total: Duration,
+    /// From SIGINT to SIGTERM.
+    pub(crate) interrupt_grace: Duration,
+    /// From SIGTERM to SIGKILL.
+    pub(crate) terminate_grace: Duration,
+    /// From SIGTERM to SIGKILL for what a shell left running in the background.
+    pub(crate) leftover_grace: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            idle: Duration::from_mins(2),
+            total: Duration::from_mins(30),
+            interrupt_grace: Duration::from_secs(5),
+            terminate_grace: Duration::from_secs(3),
+            leftover_grace: Duration::from_millis(500),
+        }
+    }
+}
+
+/// Why a command ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Ending {
+    /// By itself.
+    Exited,
+    /// The turn was cancelled.
+    Cancelled,
+    /// There was no sign of progress for too long.
+    Idle,
+    /// It took too long in all.
+    Overdue,
+}
+
+/// What came of a command.
+pub(crate) struct Finished {
+    pub(crate) ending: Ending,
+    /// Unknown if the shell could not be ended.
+    pub(crate) status: Option<ExitStatus>,
+    pub(crate) output: Shaped,
+    pub(crate) kept: Kept,
+    /// How many processes the shell left running; they were ended.
+    pub(crate) leftovers: usize,
+    /// How many processes could not be ended.
+    pub(crate) survivors: usize,
+    /// The directory the shell ended in, if it told; empty if that was gone.
+    pub(crate) cwd: Option<PathBuf>,
+    pub(crate) duration: Duration,
+}
+
+/// Runs a command in `cwd` until it and everything it started has ended.
+pub(crate) async fn run(command: &str, cwd: &Path, limits: &Limits, cx: &CallContext) -> io::Result<Finished> {
+    let start = Instant::now();
+    let call = Arc::new(Call::begin()?);
+    let cwd_file = cx.workspace.temp().join(format!("cwd.{}", call.mark()));
+    let (reader, writer) = io::pipe()?;
+    let mut environment = child_environment(std::env::vars_os().filter(|(name, _)| name != "TMPDIR"));
+    environment.push((tree::MARK.into(), call.mark().into()));
+    environment.push((CWD_FILE.into(), cwd_file.clone().into()));
+    environment.push(("TMPDIR".into(), cx.workspace.temp().into()));
+    let child = Command::new(&*SHELL)
+        .args(["-c", WRAPPER, "bash", command])
+        .current_dir(cwd)
+        .env_clear()
+        .envs(environment)
+        .stdin(Stdio::null())
+        .stdout(writer.try_clone()?)
+        .stderr(writer)
+        .process_group(0)
+        .spawn()?;
+    call.started(child.id());
+    let mut running = Running { child, status: None, capture: Capture::new(reader, cx)?, call };
+
+    let ending = running.watch(limits, start, cx).await?;
+    let kill = (Signal::KILL, KILL_GRACE);
+    let (leftovers, survivors) = match ending {
+        Ending::Exited => match running.leftovers().await {
+            0 => (0, 0),
+            leftovers => (leftovers, running.end(&[(Signal::TERM, limits.leftover_grace), kill]).await?),
+        },
+        Ending::Cancelled | Ending::Idle | Ending::Overdue => {
+            let interrupt = (Signal::INT, limits.interrupt_grace);
+            let terminate = (Signal::TERM, limits.terminate_grace);
+            (0, running.end(&[interrupt, terminate, kill]).await?)
+        }
+    };
+    running.call.finish();
+    running.capture.drain(DRAIN_TIME_MAX).await;
+    let Running { status, capture, .. } = running;
+    let (output, kept) = capture.finish().await;
+    Ok(Finished { ending, status, output, kept, leftovers, survivors, cwd: told(&cwd_file), duration: start.elapsed() })
+}
+
+/// A command that runs.
+struct Running {
+    child: Child,
+    status: Option<ExitStatus>,
+    capture: Capture,
+    call: Arc<Call>,
+}
+
+impl Running {
+    /// Follows the command until it has ended or has to.
+    async fn watch(&mut self, limits: &Limits, start: Instant, cx: &CallContext) -> io::Result<Ending> {
+        loop {
+            let idle_end = self.capture.last_real() + limits.idle;
+            let total_end = start + limits.total;
+            let deadline = idle_end.min(total_end);
+            let wake = self.capture.report_at().map_or(deadline, |report| report.min(deadline));
+            tokio::select! {
+                biased;
+                () = cx.cancel.cancelled() => return Ok(Ending::Cancelled),
+                status = self.child.wait() => {
+                    self.status = Some(status?);
+                    return Ok(Ending::Exited);
+                }
+                () = self.capture.read(), if self.capture.is_open() => self.capture.absorb().await,
+                () = sleep_until(wake) => {
+                    let now = Instant::now();
+                    if now >= total_end {
+                        return Ok(Ending::Overdue);
+                    }
+                    if now >= idle_end {
+                        return Ok(Ending::Idle);
+                    }
+                    self.capture.report_due();
+                }
+            }
+        }
+    }
+
+    /// Signals what is alive, stage by stage, until all of it has ended; how many have not. Output is read meanwhile.
+    async fn end(&mut self, stages: &[(Signal, Duration)]) -> io::Result<usize> {
+        let mut alive = 0;
+        for (signal, grace) in stages {
+            self.signal(*signal).await;
+            let deadline = Instant::now() + *grace;
+            let mut pause = Duration::from_millis(1);
+            while Instant::now() < deadline {
+                self.follow(pause.min(deadline - Instant::now())).await?;
+                // What was started since the last signal gets SIGKILL as well; the others may clean up in peace.
+                alive = if *signal == Signal::KILL { self.signal(*signal).await } else { self.count().await };
+                if alive == 0 && self.status.is_some() {
+                    return Ok(0);
+                }
+                pause = (pause * 2).min(Duration::from_millis(50));
+            }
+        }
+        Ok(alive)
+    }
+
+    /// Reads, and waits for the shell, for a while.
+    async fn follow(&mut self, time: Duration) -> io::Result<()> {
+        let until = Instant::now() + time;
+        loop {
+            tokio::select! {
+                biased;
+                () = sleep_until(until) => return Ok(()),
+                status = self.child.wait(), if self.status.is_none() => {
+                    self.status = Some(status?);
+                    return Ok(());
+                }
+                () = self.capture.read(), if self.capture.is_open() => self.capture.absorb().await,
+            }
+        }
+    }
+
+    async fn leftovers(&self) -> usize {
+        if tree::no_children() {
+            return 0;
+        }
+        let call = Arc::clone(&self.call);
+        crate::blocking(move || call.leftovers()).await
+    }
+
+    async fn count(&self) -> usize {
+        let call = Arc::clone(&self.call);
+        crate::blocking(move || call.count()).await
+    }
+
+    async fn signal(&self, signal: Signal) -> usize {
+        let call = Arc::clone(&self.call);
+        crate::blocking(move || call.signal(signal)).await
+    }
+}
+
+/// The directory that the wrapper wrote down. A few bytes, just written: not worth a hop to another thread.
+fn told(file: &Path) -> Option<PathBuf> {
+    let mut path = std::fs::read(file).ok()?;
+    // Left for the end of the session if it cannot be removed now.
+    let _ = std::fs::remove_file(file);
+    path.pop_if(|last| *last == b'\n');
+    Some(PathBuf::from(OsString::from_vec(path)))
+}
+
+/// Bash, or what there is.
+static SHELL: LazyLock<PathBuf> = LazyLock::new(|| {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path)
+        .map(|dir| dir.join("bash"))
+        .find(|bash| bash.is_absolute() && bash.is_file())
+        .unwrap_or_else(|| PathBuf::from("/bin/sh"))
+});

@@ -1,0 +1,85 @@
+//! Saving: a file's contents are replaced as a whole or not at all, and the change is shown as a diff.
+
+use std::fs::{self, Permissions};
+use std::io::{self, Write};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::Path;
+use std::time::Duration;
+
+use similar::TextDiff;
+
+const DIFF_MAX: usize = 64 * 1024;
+const DIFF_TIME_MAX: Duration = Duration::from_millis(200);
+
+/// Puts `contents` where `target` is, through a temporary file beside it. Keeps the mode of a file that was there.
+/// `target` must have its symbolic links resolved.
+pub(crate) fn save(target: &Path, contents: &[u8]) -> io::Result<()> {
+    let old = match target.metadata() {
+        Ok(old) if !old.is_file() => return Err(io::Error::other("it is not a regular file")),
+        Ok(old) => Some(old),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+        Err(error) => return Err(error),
+    };
+    let dir = target.parent().ok_or_else(|| io::Error::other("it has no directory"))?;
+    if old.is_none() {
+        fs::create_dir_all(dir)?;
+    }
+    // A new name would cut the other names of a hard-linked file off from the change.
+    if old.as_ref().is_some_and(|old| old.nlink() > 1) {
+        return fs::write(target, contents);
+    }
+    // 0o666 is narrowed by the umask, as for any new file.
+    let mut temp =
+        match tempfile::Builder::new().prefix(".baton-").permissions(Permissions::from_mode(0o666)).tempfile_in(dir) {
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied && old.is_some() => {
+                return fs::write(target, contents);
+            }
+            temp => temp?,
+        };
+    temp.write_all(contents)?;
+    if let Some(old) = old {
+        temp.as_file().set_permissions(old.permissions())?;
+    }
+    temp.persist(target)?;
+    Ok(())
+}
+
+/// The change as a unified diff for surfaces, cut where it gets long.
+pub(crate) fn diff(path: &str, old: &[u8], new: &[u8]) -> String {
+    let (old, new) = (String::from_utf8_lossy(old), String::from_utf8_lossy(new));
+    let changes = TextDiff::configure().timeout(DIFF_TIME_MAX).diff_lines(&*old, &*new);
+    let mut text = changes.unified_diff().context_radius(3).header(path, path).to_string();
+    if text.len() > DIFF_MAX {
+        text.truncate(text.floor_char_boundary(DIFF_MAX));
+        text.push_str("\n(the rest of the diff is left out)\n");
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keeps_the_mode_and_hard_links() {
+        let dir = tempfile::tempdir().unwrap();
+        let script = dir.path().join("run.sh");
+        save(&script, b"one").unwrap();
+        fs::set_permissions(&script, Permissions::from_mode(0o755)).unwrap();
+        save(&script, b"two").unwrap();
+        assert_eq!(script.metadata().unwrap().mode() & 0o777, 0o755);
+
+        let twin = dir.path().join("twin");
+        fs::hard_link(&script, &twin).unwrap();
+        save(&script, b"three").unwrap();
+        assert_eq!(fs::read(&twin).unwrap(), b"three");
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 2, "no temporary file is left");
+    }
+
+    #[test]
+    fn makes_directories_and_refuses_what_is_no_file() {
+        let dir = tempfile::tempdir().unwrap();
+        save(&dir.path().join("a/b/c"), b"x").unwrap();
+        assert!(save(&dir.path().join("a"), b"x").is_err());
+    }
+}

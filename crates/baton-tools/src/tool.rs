@@ -1,0 +1,94 @@
+//! The tool trait: what every tool is, whoever brings it.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use baton_core::{Access, CallId, Image, ToolSpec};
+use serde_json::{Map, Value};
+use tokio_util::sync::CancellationToken;
+
+use crate::workspace::Workspace;
+
+/// Something an agent can call.
+#[async_trait]
+pub trait Tool: Send + Sync {
+    /// What the model is told.
+    fn spec(&self) -> &ToolSpec;
+
+    /// What it does to the world.
+    fn access(&self) -> Access;
+
+    /// Whether it may run beside other calls of the same answer.
+    fn parallel(&self) -> bool {
+        self.access() == Access::Read
+    }
+
+    /// Runs one call. Failure is an [`Outcome`] too: the model reads it.
+    async fn run(&self, input: Value, cx: &CallContext) -> Outcome;
+}
+
+/// What a call may use.
+#[derive(Clone)]
+pub struct CallContext {
+    /// The call.
+    pub call: CallId,
+    /// Where it works.
+    pub workspace: Arc<Workspace>,
+    /// Set when the turn is cancelled: stop and clean up.
+    pub cancel: CancellationToken,
+    /// Told about output while the tool runs.
+    pub progress: Progress,
+}
+
+/// Where a running tool reports its output for people to watch.
+#[derive(Clone)]
+pub struct Progress(Arc<dyn Fn(String) + Send + Sync>);
+
+impl Progress {
+    /// Reports to this function, which must not block.
+    pub fn new(report: impl Fn(String) + Send + Sync + 'static) -> Self {
+        Self(Arc::new(report))
+    }
+
+    /// Reports to nobody.
+    pub fn none() -> Self {
+        Self::new(|_| ())
+    }
+
+    /// Reports new output.
+    pub fn report(&self, text: String) {
+        (self.0)(text);
+    }
+}
+
+/// What came of a call.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Outcome {
+    /// What the model reads.
+    pub text: String,
+    /// Pictures that go with it.
+    pub images: Vec<Image>,
+    /// Whether it failed, was refused or did not run.
+    pub is_error: bool,
+    /// Facts for surfaces; never sent to the model.
+    pub meta: Map<String, Value>,
+}
+
+impl Outcome {
+    /// A success.
+    pub fn ok(text: impl Into<String>) -> Self {
+        Self { text: text.into(), ..Self::default() }
+    }
+
+    /// A failure that the model reads and can act on.
+    pub fn error(text: impl Into<String>) -> Self {
+        Self { is_error: true, ..Self::ok(text) }
+    }
+
+    /// Adds a fact for surfaces.
+    #[must_use]
+    pub fn with(mut self, key: &str, value: impl Into<Value>) -> Self {
+        self.meta.insert(key.to_owned(), value.into());
+        self
+    }
+}

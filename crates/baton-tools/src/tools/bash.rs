@@ -1,0 +1,126 @@
+//! `bash`: runs a command and tells the model how it ended.
+
+use std::fmt::Write;
+use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
+use std::time::Duration;
+
+use baton_core::Access;
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use crate::process::{self, Ending, Finished, Limits};
+use crate::{CallContext, Outcome, TypedTool, Workspace};
+
+/// Linux takes no longer argument.
+const COMMAND_BYTES_MAX: usize = 128 * 1024 - 16;
+const TIMEOUT_S_MAX: u64 = 1_800;
+
+/// Runs shell commands.
+#[derive(Default)]
+pub(crate) struct Bash {
+    limits: Limits,
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Input {
+    command: String,
+    /// Seconds without output until it is stopped; 120 unless set, 1800 at most.
+    timeout_s: Option<u64>,
+}
+
+impl TypedTool for Bash {
+    type Input = Input;
+    const NAME: &'static str = "bash";
+    const DESCRIPTION: &'static str = include_str!("bash.md");
+    const ACCESS: Access = Access::Execute;
+
+    async fn call(&self, input: Input, cx: &CallContext) -> Result<Outcome, String> {
+        if input.command.len() > COMMAND_BYTES_MAX || input.command.contains('\0') {
+            return Err("the command is too long or has a NUL in it: write it to a file and run that".to_owned());
+        }
+        let mut limits = self.limits;
+        if let Some(seconds) = input.timeout_s {
+            limits.idle = Duration::from_secs(seconds.clamp(1, TIMEOUT_S_MAX));
+        }
+        let cwd = cx.workspace.cwd();
+        if !cwd.is_dir() {
+            // A command meant for one directory is not run in another: `rm -r *` may be one.
+            cx.workspace.set_cwd(cx.workspace.root().to_owned());
+            return Err(format!(
+                "not run: the working directory {} is gone; it is {} now. Repeat the command if it is meant for there",
+                cwd.display(),
+                cx.workspace.root().display()
+            ));
+        }
+        let finished = process::run(&input.command, &cwd, &limits, cx)
+            .await
+            .map_err(|error| format!("the shell could not be started in {}: {error}", cwd.display()))?;
+        let gone = follow(finished.cwd.as_deref().unwrap_or(&cwd), &cx.workspace);
+        Ok(outcome(finished, &limits, gone))
+    }
+}
+
+/// Goes where the command went. Says so if there is nothing any more.
+fn follow(cwd: &Path, workspace: &Workspace) -> Option<String> {
+    let there = cwd.is_absolute() && cwd.is_dir();
+    workspace.set_cwd(if there { cwd } else { workspace.root() }.to_owned());
+    (!there).then(|| format!("the working directory is gone; it is {} now", workspace.root().display()))
+}
+
+fn outcome(finished: Finished, limits: &Limits, gone: Option<String>) -> Outcome {
+    let code = finished.status.and_then(|status| status.code());
+    let signal = finished.status.and_then(|status| status.signal());
+    let mut notes = Vec::new();
+    match (finished.ending, code, signal) {
+        (Ending::Exited, Some(0), _) => {}
+        (Ending::Exited, Some(code), _) => notes.push(format!("exit {code}")),
+        (Ending::Exited, None, Some(signal)) => notes.push(format!("ended by signal {signal}")),
+        (Ending::Exited, None, None) => notes.push("ended, it is not known how".to_owned()),
+        (Ending::Cancelled, ..) => notes.push("cancelled".to_owned()),
+        (Ending::Idle, ..) => notes.push(format!("killed: no output for {}", in_words(limits.idle))),
+        (Ending::Overdue, ..) => notes.push(format!("killed: it ran for {}", in_words(limits.total))),
+    }
+    if finished.leftovers > 0 {
+        notes.push(format!("ended {} that ran on in the background", processes(finished.leftovers)));
+    }
+    if finished.survivors > 0 {
+        notes.push(format!("{} could not be ended", processes(finished.survivors)));
+    }
+    notes.extend(gone);
+
+    let mut text = finished.output.text;
+    text.truncate(text.trim_end_matches('\n').len());
+    let shown = !text.is_empty();
+    text.push_str(&finished.kept.note());
+    for note in &notes {
+        // Writing to a string cannot fail.
+        let _ = write!(text, "\n[{note}]");
+    }
+    // The notes bring their own line breaks; without output they begin with one.
+    let text = if shown { text.as_str() } else { text.trim_start_matches('\n') };
+    let is_error = code != Some(0) || finished.ending != Ending::Exited;
+    let mut outcome = Outcome { is_error, ..Outcome::ok(if text.is_empty() { "(no output)" } else { text }) }
+        .with("exit_code", code)
+        .with("signal", signal)
+        .with("duration_ms", u64::try_from(finished.duration.as_millis()).unwrap_or(u64::MAX))
+        .with("truncated", finished.output.cut);
+    finished.kept.tell(&mut outcome.meta);
+    outcome
+}
+
+fn processes(count: usize) -> String {
+    if count == 1 { "1 process".to_owned() } else { format!("{count} processes") }
+}
+
+fn in_words(time: Duration) -> String {
+    match time.as_secs() {
+        0 => format!("{} ms", time.as_millis()),
+        seconds if seconds >= 600 => format!("{} min", seconds / 60),
+        seconds => format!("{seconds} s"),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,230 @@
+//! `read`: a part of a file with line numbers, or a picture.
+
+use std::borrow::Cow;
+use std::fs::{File, Metadata};
+use std::io::{self, BufRead, BufReader, Read as _};
+use std::path::Path;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use baton_core::{Access, Image};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use tokio_util::sync::CancellationToken;
+
+use crate::ledger::{CONTENTS_BYTES_MAX, Stamp};
+use crate::shape::Head;
+use crate::{CallContext, Outcome, TypedTool, Workspace};
+
+const IMAGE_BYTES_MAX: u64 = 5 * 1024 * 1024;
+const LINE_BYTES_MAX: usize = 2_000;
+const BUFFER_BYTES: usize = 64 * 1024;
+/// What decides whether a file is binary.
+const SAMPLE_BYTES: usize = 8 * 1024;
+
+/// Reads files.
+pub(crate) struct Read;
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Input {
+    #[serde(alias = "file_path")]
+    path: String,
+    /// First line, from 1.
+    offset: Option<usize>,
+    /// Number of lines.
+    limit: Option<usize>,
+}
+
+impl TypedTool for Read {
+    type Input = Input;
+    const NAME: &'static str = "read";
+    const DESCRIPTION: &'static str = include_str!("read.md");
+    const ACCESS: Access = Access::Read;
+
+    async fn call(&self, input: Input, cx: &CallContext) -> Result<Outcome, String> {
+        let (workspace, cancel) = (cx.workspace.clone(), cx.cancel.clone());
+        crate::blocking(move || read(&input, &workspace, &cancel)).await
+    }
+}
+
+fn read(input: &Input, workspace: &Workspace, cancel: &CancellationToken) -> Result<Outcome, String> {
+    let path = workspace.resolve(&input.path);
+    let shown = workspace.show(&path);
+    let failed = |error: io::Error| format!("cannot read {shown}: {error}");
+    let metadata = match path.metadata() {
+        Ok(metadata) => metadata,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(missing(&path, &shown)),
+        Err(error) => return Err(failed(error)),
+    };
+    if metadata.is_dir() {
+        return Err(format!("{shown} is a directory: use `ls` to list it"));
+    }
+    if !metadata.is_file() {
+        return Err(format!("{shown} is a device, pipe or socket, not a file: it cannot be read"));
+    }
+    let mut file = File::open(&path).map_err(failed)?;
+    let mut start = Vec::new();
+    file.by_ref().take(CONTENTS_BYTES_MAX + 1).read_to_end(&mut start).map_err(failed)?;
+    let whole = start.len() as u64 <= CONTENTS_BYTES_MAX;
+
+    let sample = &start[..start.len().min(SAMPLE_BYTES)];
+    if let Some(media_type) = image_type(sample) {
+        return image(&start, media_type, &metadata, &shown);
+    }
+    if is_binary(sample) {
+        return Err(format!(
+            "{shown} is binary ({} bytes): it cannot be shown as text; use `bash` with file, strings or xxd",
+            metadata.len()
+        ));
+    }
+    let stamp = if whole { Stamp::of(&start) } else { Stamp::large(&metadata) };
+    workspace.ledger().note(&path.canonicalize().unwrap_or(path), stamp);
+    if whole {
+        number(&start[..], input, cancel).map_err(failed)
+    } else {
+        number(BufReader::with_capacity(BUFFER_BYTES, start.chain(file)), input, cancel).map_err(failed)
+    }
+}
+
+/// Numbers the lines that were asked for. Holds no more of any line than is shown.
+fn number(mut text: impl BufRead, input: &Input, cancel: &CancellationToken) -> io::Result<Outcome> {
+    let first = input.offset.unwrap_or(1).max(1);
+    let limit = input.limit.unwrap_or(usize::MAX).max(1);
+    let mut head = Head::default();
+    let (mut line_number, mut lossy) = (0, false);
+    let mut line = Vec::new();
+    let more = loop {
+        line.clear();
+        let wanted = line_number + 1 >= first;
+        let Some(length) = next_line(&mut text, if wanted { LINE_BYTES_MAX } else { 0 }, &mut line)? else {
+            break false;
+        };
+        if !wanted {
+            line_number += 1;
+            if line_number % 4_096 == 0 && cancel.is_cancelled() {
+                return Ok(Outcome::error("cancelled"));
+            }
+            continue;
+        }
+        let cut = length - line.len();
+        // A character that was cut in two is not an invalid one.
+        if cut > 0
+            && let Err(error) = str::from_utf8(&line)
+            && error.error_len().is_none()
+        {
+            line.truncate(error.valid_up_to());
+        }
+        let decoded = String::from_utf8_lossy(&line);
+        lossy |= matches!(decoded, Cow::Owned(_));
+        let note = if cut > 0 { format!("... [{cut} bytes cut]") } else { String::new() };
+        let numbered = format!("{:>6}\t{}{note}", line_number + 1, decoded.trim_end_matches('\r'));
+        if head.lines() == limit || !head.push(&numbered) {
+            break true;
+        }
+        line_number += 1;
+    };
+    if head.lines() == 0 && line_number > 0 {
+        return Ok(Outcome::error(format!("the file has only {line_number} lines")));
+    }
+    let mut notes = Vec::new();
+    if line_number == 0 {
+        notes.push("(the file is empty)".to_owned());
+    }
+    if lossy {
+        notes.push("[some bytes are not valid UTF-8 and are shown as U+FFFD]".to_owned());
+    }
+    if more {
+        notes.push(format!("[more lines follow: continue with offset={}]", line_number + 1));
+    }
+    Ok(Outcome::ok(head.finish(&notes.join("\n"))).with("truncated", more))
+}
+
+/// Reads the next line up to its break and keeps at most `keep` bytes of it; how long it is, or none at the end.
+fn next_line(text: &mut impl BufRead, keep: usize, line: &mut Vec<u8>) -> io::Result<Option<usize>> {
+    let mut length = 0;
+    let mut any = false;
+    loop {
+        let available = text.fill_buf()?;
+        if available.is_empty() {
+            return Ok(any.then_some(length));
+        }
+        any = true;
+        let found = memchr::memchr(b'\n', available);
+        let part = &available[..found.unwrap_or(available.len())];
+        line.extend_from_slice(&part[..part.len().min(keep.saturating_sub(line.len()))]);
+        length += part.len();
+        let used = part.len() + usize::from(found.is_some());
+        text.consume(used);
+        if found.is_some() {
+            return Ok(Some(length));
+        }
+    }
+}
+
+fn image(bytes: &[u8], media_type: &str, metadata: &Metadata, shown: &str) -> Result<Outcome, String> {
+    if metadata.len() > IMAGE_BYTES_MAX {
+        return Err(format!(
+            "{shown} is an image of {} bytes: more than the {IMAGE_BYTES_MAX} that can be shown",
+            metadata.len()
+        ));
+    }
+    let image = Image { media_type: media_type.to_owned(), data: STANDARD.encode(bytes) };
+    Ok(Outcome { images: vec![image], ..Outcome::ok(format!("{shown}: {media_type}, {} bytes", bytes.len())) })
+}
+
+/// The media type of a picture that models take, by the first bytes of its file.
+pub fn image_type(start: &[u8]) -> Option<&'static str> {
+    match start {
+        [0x89, b'P', b'N', b'G', b'\r', b'\n', 0x1a, b'\n', ..] => Some("image/png"),
+        [0xff, 0xd8, 0xff, ..] => Some("image/jpeg"),
+        [b'G', b'I', b'F', b'8', b'7' | b'9', b'a', ..] => Some("image/gif"),
+        [b'R', b'I', b'F', b'F', _, _, _, _, b'W', b'E', b'B', b'P', ..] => Some("image/webp"),
+        _ => None,
+    }
+}
+
+/// NUL is in no text; and text in any 8-bit encoding has few control characters. UTF-16 counts as binary.
+fn is_binary(sample: &[u8]) -> bool {
+    let control = |byte: &&u8| **byte < 0x20 && !matches!(**byte, b'\n' | b'\r' | b'\t' | 0x0c | 0x1b | 0x08);
+    sample.contains(&0)
+        || sample.starts_with(&[0xff, 0xfe])
+        || sample.starts_with(&[0xfe, 0xff])
+        || sample.iter().filter(control).count() * 10 > sample.len()
+}
+
+/// A missing file, with the names it may have been mistaken for.
+fn missing(path: &Path, shown: &str) -> String {
+    const SHOWN_MAX: usize = 3;
+    let wanted = path.file_name().unwrap_or_default().to_string_lossy().to_lowercase();
+    let entries = path.parent().and_then(|dir| dir.read_dir().ok());
+    let Some(entries) = entries else { return format!("{shown} does not exist, nor does its directory") };
+    let mut near: Vec<(usize, String)> = entries
+        .flatten()
+        .filter_map(|entry| {
+            let name = entry.file_name().to_string_lossy().into_owned();
+            let unlike = distance(&wanted, &name.to_lowercase());
+            (unlike <= wanted.len() / 3 + 1).then_some((unlike, name))
+        })
+        .collect();
+    near.sort();
+    let names: Vec<_> = near.into_iter().take(SHOWN_MAX).map(|(_, name)| name).collect();
+    match names.as_slice() {
+        [] => format!("{shown} does not exist; use `glob` to find it"),
+        names => format!("{shown} does not exist; beside it there is {}", names.join(", ")),
+    }
+}
+
+/// How many characters have to be changed, added or taken away to make one name the other.
+fn distance(one: &str, other: &str) -> usize {
+    let mut row: Vec<usize> = (0..=other.chars().count()).collect();
+    for (above, a) in one.chars().enumerate() {
+        let mut diagonal = std::mem::replace(&mut row[0], above + 1);
+        for (at, b) in other.chars().enumerate() {
+            let changed = diagonal + usize::from(a != b);
+            diagonal = row[at + 1];
+            row[at + 1] = changed.min(diagonal + 1).min(row[at] + 1);
+        }
+    }
+    row.last().copied().unwrap_or_default()
+}

@@ -1,0 +1,70 @@
+//! `write`: a whole file, new or in place of another.
+
+use std::fs;
+use std::io;
+
+use baton_core::Access;
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use crate::ledger::{CONTENTS_BYTES_MAX, Stamp};
+use crate::save::{diff, save};
+use crate::{CallContext, Outcome, TypedTool, Workspace};
+
+/// Writes files.
+pub(crate) struct Write;
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Input {
+    #[serde(alias = "file_path")]
+    path: String,
+    content: String,
+}
+
+impl TypedTool for Write {
+    type Input = Input;
+    const NAME: &'static str = "write";
+    const DESCRIPTION: &'static str = include_str!("write.md");
+    const ACCESS: Access = Access::Write;
+
+    async fn call(&self, input: Input, cx: &CallContext) -> Result<Outcome, String> {
+        let workspace = cx.workspace.clone();
+        crate::blocking(move || write(&input, &workspace)).await
+    }
+}
+
+fn write(input: &Input, workspace: &Workspace) -> Result<Outcome, String> {
+    let path = workspace.resolve(&input.path);
+    let target = workspace.check_write(&path)?;
+    let shown = workspace.show(&path);
+    let failed = |error: io::Error| format!("cannot write {shown}: {error}");
+    let new = input.content.as_bytes();
+    if new.len() as u64 > CONTENTS_BYTES_MAX {
+        return Err(format!("the content is larger than {CONTENTS_BYTES_MAX} bytes: make the file with `bash`"));
+    }
+    let (done, old) = match target.metadata() {
+        Ok(metadata) if metadata.is_dir() => return Err(format!("{shown} is a directory")),
+        Ok(metadata) if metadata.len() > CONTENTS_BYTES_MAX => {
+            workspace.ledger().check(&target, &Stamp::large(&metadata))?;
+            ("overwritten", None)
+        }
+        Ok(metadata) if metadata.is_file() => {
+            let old = fs::read(&target).map_err(failed)?;
+            workspace.ledger().check(&target, &Stamp::of(&old))?;
+            ("overwritten", Some(old))
+        }
+        // Saving will tell what is wrong, if anything is.
+        _ => ("created", Some(Vec::new())),
+    };
+    save(&target, new).map_err(failed)?;
+    workspace.ledger().note(&target, Stamp::of(new));
+    let lines = input.content.lines().count();
+    let outcome = Outcome::ok(format!("{shown} {done}: {lines} lines, {} bytes", new.len()))
+        .with("path", target.display().to_string())
+        .with("created", done == "created");
+    Ok(match old {
+        Some(old) => outcome.with("diff", diff(&shown, &old, new)),
+        None => outcome,
+    })
+}
