@@ -1,0 +1,177 @@
+//! The conversation: owns one agent's state, takes ops one after another, and runs turns.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::Mutex;
+use std::sync::PoisonError;
+
+use baton_core::{AgentRole, Block, Event, EventBody, EventSource, Op, PermissionMode};
+use baton_llm::{Budget, Gate, Model, Request};
+use baton_tools::Executor;
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+
+use crate::events::EventSink;
+use crate::limits::TurnLimits;
+use crate::prompt::SYSTEM_PROMPT;
+use crate::turn::Agent;
+
+/// How many events may wait for a slow surface before the agent waits for it.
+const EVENTS_WAITING_MAX: usize = 256;
+/// How many ops may wait; surfaces send them by hand, so this is never reached in earnest.
+const OPS_WAITING_MAX: usize = 64;
+
+/// What a conversation is made of. It stays the same for its whole life.
+pub struct Options {
+    /// Stamps its events; its session is this conversation.
+    pub source: EventSource,
+    /// Who answers.
+    pub model: Model,
+    /// What every call passes.
+    pub gate: Arc<Gate>,
+    /// The tools and where they work.
+    pub executor: Executor,
+    /// How much the agent may do unasked.
+    pub mode: PermissionMode,
+    /// What ends a turn.
+    pub limits: TurnLimits,
+    /// What it may spend, on every level.
+    pub budgets: Vec<Budget>,
+    /// The role it plays.
+    pub role: AgentRole,
+    /// What stands in front of the person's first words.
+    pub opening: Vec<Block>,
+}
+
+/// A handle to a running conversation. When it is dropped, the turn is cancelled and the conversation ends.
+pub struct Conversation {
+    ops: mpsc::Sender<Op>,
+}
+
+/// The events of a conversation, in order.
+pub struct Events(mpsc::Receiver<Event>);
+
+impl Events {
+    /// The next event; `None` when the conversation has ended.
+    pub async fn next(&mut self) -> Option<Event> {
+        self.0.recv().await
+    }
+}
+
+impl Conversation {
+    /// Starts a conversation on the current runtime.
+    pub fn start(options: Options) -> (Self, Events) {
+        let (ops, inbox) = mpsc::channel(OPS_WAITING_MAX);
+        let (sender, events) = mpsc::channel(EVENTS_WAITING_MAX);
+        tokio::spawn(run(options, inbox, sender));
+        (Self { ops }, Events(events))
+    }
+
+    /// Says something to the conversation. The outcome is seen on its events.
+    pub async fn submit(&self, op: Op) {
+        // It ends only after this handle is gone, so there is always somebody to listen.
+        drop(self.ops.send(op).await);
+    }
+}
+
+/// What the person says to a running turn, until it is delivered.
+#[derive(Default)]
+pub(crate) struct Steering(Mutex<VecDeque<Vec<Block>>>);
+
+impl Steering {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
+    }
+
+    pub(crate) fn take(&self) -> Vec<Block> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).drain(..).flatten().collect()
+    }
+
+    fn push(&self, content: Vec<Block>) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push_back(content);
+    }
+}
+
+/// Takes ops until the handle is gone. Ops that arrive during a turn are heard at once.
+async fn run(options: Options, mut inbox: mpsc::Receiver<Op>, sender: mpsc::Sender<Event>) {
+    let events = EventSink::new(options.source.clone(), sender);
+    events.emit_lone(session_started(&options)).await;
+    if !options.model.is_known {
+        let text =
+            format!("{} is not in the catalogue: default limits apply and its price is not known", options.model.name);
+        events.emit_lone(EventBody::Noticed { text }).await;
+    }
+    let mut agent = Agent {
+        request: first_request(&options),
+        events,
+        model: options.model,
+        gate: options.gate,
+        executor: options.executor,
+        mode: options.mode,
+        limits: options.limits,
+        budgets: options.budgets,
+        opening: options.opening,
+    };
+    let mut waiting: VecDeque<Vec<Block>> = VecDeque::new();
+    loop {
+        let content = match waiting.pop_front() {
+            Some(content) => content,
+            None => match inbox.recv().await {
+                Some(Op::Prompt { content } | Op::Steer { content }) => content,
+                // There is nothing to cancel, and nothing was asked.
+                Some(Op::Cancel | Op::Answer { .. }) => continue,
+                None => return,
+            },
+        };
+        let (cancel, steering) = (CancellationToken::new(), Steering::default());
+        let turn = agent.turn(content, &cancel, &steering);
+        tokio::pin!(turn);
+        let mut is_open = true;
+        loop {
+            tokio::select! {
+                () = &mut turn => break,
+                op = inbox.recv(), if is_open => match op {
+                    Some(Op::Steer { content }) => steering.push(content),
+                    Some(Op::Prompt { content }) => waiting.push_back(content),
+                    Some(Op::Cancel) => {
+                        cancel.cancel();
+                        waiting.clear();
+                    }
+                    Some(Op::Answer { .. }) => {}
+                    None => {
+                        is_open = false;
+                        cancel.cancel();
+                    }
+                },
+            }
+        }
+        let unheard = steering.take();
+        if !unheard.is_empty() && !cancel.is_cancelled() {
+            waiting.push_front(unheard);
+        }
+    }
+}
+
+fn session_started(options: &Options) -> EventBody {
+    EventBody::SessionStarted {
+        cwd: options.executor.workspace().cwd().display().to_string(),
+        model: options.model.name.to_string(),
+        mode: options.mode,
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+    }
+}
+
+/// The request that grows with the conversation: its system prompt and tools never change.
+fn first_request(options: &Options) -> Request {
+    Request {
+        model: options.model.name.name.clone(),
+        system: SYSTEM_PROMPT.to_owned(),
+        tools: options.executor.registry().specs(),
+        messages: Vec::new(),
+        output_max: options.model.output_max(),
+        effort: options.model.name.effort,
+        cache_key: options.source.session().to_string(),
+        role: options.role.clone(),
+        failures: 0,
+    }
+}

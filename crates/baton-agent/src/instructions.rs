@@ -1,0 +1,99 @@
+//! Instruction files: `AGENTS.md` and its kin, one per directory from the project's root downward.
+
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+/// The most that all files together may say.
+const BYTES_MAX: usize = 32 * 1024;
+
+/// The names, the first that is there counts.
+const NAMES: [&str; 4] = ["AGENTS.override.md", "AGENTS.md", "CLAUDE.md", "GEMINI.md"];
+
+/// What a project tells every agent.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Instructions {
+    /// The text, with the path of each file above it.
+    pub text: String,
+    /// The files it came from.
+    pub files: Vec<PathBuf>,
+    /// Whether something was left out because it was too long.
+    pub truncated: bool,
+}
+
+/// Gathers the user's own file, then one file per directory from `root` down to `cwd`.
+pub fn find_instructions(user_dir: &Path, root: &Path, cwd: &Path) -> Instructions {
+    let below_root = cwd.ancestors().take_while(|dir| dir.starts_with(root)).collect::<Vec<_>>();
+    let mut found = Instructions::default();
+    for dir in [user_dir].into_iter().chain(below_root.into_iter().rev()) {
+        if let Some(file) = NAMES.iter().map(|name| dir.join(name)).find(|file| file.is_file()) {
+            found.add(file);
+        }
+    }
+    found
+}
+
+impl Instructions {
+    fn add(&mut self, file: PathBuf) {
+        let left = BYTES_MAX.saturating_sub(self.text.len());
+        // One byte more than fits shows that there is more.
+        let limit = u64::try_from(left).unwrap_or(u64::MAX) + 1;
+        let mut bytes = Vec::new();
+        if File::open(&file).and_then(|opened| opened.take(limit).read_to_end(&mut bytes)).is_err() {
+            return;
+        }
+        if bytes.len() > left {
+            self.truncated = true;
+            bytes.truncate(left);
+        }
+        let text = String::from_utf8_lossy(&bytes);
+        let text = text.trim_matches(['\u{FFFD}', '\n', ' ', '\u{FEFF}']);
+        if text.is_empty() {
+            return;
+        }
+        if !self.text.is_empty() {
+            self.text.push_str("\n\n");
+        }
+        self.text.extend(["# ", &file.to_string_lossy(), "\n\n", text]);
+        self.files.push(file);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn one_file_per_directory_from_the_root_down() {
+        let temp = tempfile::tempdir().unwrap();
+        let at = |path: &str| temp.path().join(path);
+        for dir in ["user", "above/repo/a/b"] {
+            fs::create_dir_all(at(dir)).unwrap();
+        }
+        for (file, text) in [
+            ("user/AGENTS.md", "mine"),
+            ("above/AGENTS.md", "not of this project"),
+            ("above/repo/AGENTS.md", "root"),
+            ("above/repo/CLAUDE.md", "not read beside AGENTS.md"),
+            ("above/repo/a/CLAUDE.md", "a"),
+            ("above/repo/a/b/AGENTS.override.md", "b"),
+            ("above/repo/a/b/AGENTS.md", "overridden"),
+        ] {
+            fs::write(at(file), text).unwrap();
+        }
+        let found = find_instructions(&at("user"), &at("above/repo"), &at("above/repo/a/b"));
+        let texts: Vec<&str> = found.text.lines().filter(|line| !line.is_empty() && !line.starts_with('#')).collect();
+        assert_eq!(texts, ["mine", "root", "a", "b"]);
+        assert!(!found.truncated);
+    }
+
+    #[test]
+    fn too_much_is_cut_and_said() {
+        let temp = tempfile::tempdir().unwrap();
+        fs::write(temp.path().join("AGENTS.md"), "ü".repeat(40_000)).unwrap();
+        let found = find_instructions(Path::new("/nowhere"), temp.path(), temp.path());
+        assert!(found.truncated && found.text.len() < BYTES_MAX + 200);
+    }
+}

@@ -1,0 +1,20 @@
+//! The agent: a [`Conversation`] is what every surface talks to. [`Op`](baton_core::Op)s go in,
+//! [`Event`](baton_core::Event)s come out, in one order.
+//!
+//! May use `baton-core`, `baton-config`, `baton-llm`, `baton-tools` (and later guard and session).
+//! It must never know a surface: nothing here prints, reads the terminal or chooses an exit code.
+
+mod conversation;
+mod events;
+mod instructions;
+mod limits;
+mod policy;
+mod prompt;
+mod system;
+mod turn;
+
+pub use conversation::{Conversation, Events, Options};
+pub use instructions::{Instructions, find_instructions};
+pub use limits::{ModelSetting, TurnLimits};
+pub use prompt::{Environment, SYSTEM_PROMPT, opening};
+pub use system::{RandomIds, SystemClock};

@@ -1,0 +1,50 @@
+//! Limits of a turn, and the settings of this crate.
+
+use std::time::Duration;
+
+use baton_config::Section;
+use baton_core::{Tokens, Usd};
+use serde::{Deserialize, Serialize};
+
+/// The setting `limits`: what ends a turn.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct TurnLimits {
+    /// Model calls.
+    pub steps: u32,
+    /// Money, for the whole session.
+    pub usd: Option<Usd>,
+    /// Tokens, for the whole session.
+    pub tokens: Option<Tokens>,
+    /// Seconds.
+    pub seconds: Option<u64>,
+}
+
+impl Default for TurnLimits {
+    fn default() -> Self {
+        Self { steps: 500, usd: None, tokens: None, seconds: None }
+    }
+}
+
+impl TurnLimits {
+    /// How long a turn may take.
+    pub fn time(&self) -> Option<Duration> {
+        self.seconds.map(Duration::from_secs)
+    }
+}
+
+impl Section for TurnLimits {
+    const KEY: &'static str = "limits";
+    // A repository that raises limits spends the person's money.
+    const FROM_PROJECT: bool = false;
+}
+
+/// The setting `model`: what is used where the command line names none.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct ModelSetting(pub Option<String>);
+
+impl Section for ModelSetting {
+    const KEY: &'static str = "model";
+    const FROM_PROJECT: bool = true;
+}
