@@ -1,0 +1,193 @@
+//! Text for people and pipes: the answer on stdout, everything else on stderr.
+
+use std::fmt;
+use std::io::{self, IsTerminal, Write};
+use std::time::{Duration, Instant};
+
+use anstyle::{AnsiColor, Style};
+use baton_core::{EventBody, Fault, Tier, TurnReason, Usage, Usd};
+use serde_json::Value;
+
+const DIM: Style = Style::new().dimmed();
+const RED: Style = AnsiColor::Red.on_default().bold();
+const YELLOW: Style = AnsiColor::Yellow.on_default();
+const CYAN: Style = AnsiColor::Cyan.on_default();
+const GREEN: Style = AnsiColor::Green.on_default();
+
+/// The widest summary of a tool call.
+const SUMMARY_MAX: usize = 100;
+
+/// Writes to stderr in one piece: talk of several processes must not mix within a line.
+fn talk(text: fmt::Arguments<'_>, end: &str) {
+    // Whoever closed stderr does not want to hear.
+    drop(anstream::stderr().write_all(format!("{text}{end}").as_bytes()));
+}
+
+macro_rules! say {
+    ($($text:tt)*) => { talk(format_args!($($text)*), "\n") };
+}
+
+macro_rules! say_on {
+    ($($text:tt)*) => { talk(format_args!($($text)*), "") };
+}
+
+pub(super) struct Text {
+    /// On a terminal the answer is written as it arrives; into a pipe goes only the final one.
+    is_live: bool,
+    is_stderr_terminal: bool,
+    is_line_open: bool,
+    refused: u32,
+    countdown: Option<Countdown>,
+}
+
+struct Countdown {
+    until: Instant,
+    what: String,
+}
+
+impl Text {
+    pub(super) fn new() -> Self {
+        Self {
+            is_live: io::stdout().is_terminal(),
+            is_stderr_terminal: io::stderr().is_terminal(),
+            is_line_open: false,
+            refused: 0,
+            countdown: None,
+        }
+    }
+
+    pub(super) fn show(&mut self, body: &EventBody) -> io::Result<()> {
+        if !matches!(body, EventBody::Retrying { .. }) {
+            self.end_countdown();
+        }
+        match body {
+            EventBody::MessageDelta { text } if self.is_live => {
+                self.is_line_open = !text.ends_with('\n');
+                let mut stdout = anstream::stdout().lock();
+                stdout.write_all(text.as_bytes())?;
+                stdout.flush()?;
+            }
+            EventBody::MessageEnded { stop, .. } => {
+                self.end_line()?;
+                if stop.is_none() {
+                    say!("{YELLOW}the answer broke off{YELLOW:#}");
+                }
+            }
+            EventBody::ToolStarted { tool, input, .. } => {
+                self.end_line()?;
+                say!("{DIM}●{DIM:#} {tool} {DIM}{}{DIM:#}", summary(input));
+            }
+            EventBody::ToolEnded { output, is_error: true, .. } => {
+                self.refused += u32::from(output.starts_with("refused: "));
+                say!("  {YELLOW}✗ {}{YELLOW:#}", last_line(output));
+            }
+            EventBody::Retrying { attempt, attempts_max, delay_ms, tier, reason, .. } => {
+                self.end_line()?;
+                self.retrying(*attempt, *attempts_max, Duration::from_millis(*delay_ms), *tier, reason);
+            }
+            EventBody::Noticed { text } => say!("{YELLOW}note:{YELLOW:#} {text}"),
+            EventBody::Failed(fault) => {
+                self.end_line()?;
+                show_fault(fault);
+            }
+            EventBody::TurnEnded { reason, text, usage, cost_usd, steps, duration_ms } => {
+                self.end_line()?;
+                if !self.is_live && !text.is_empty() {
+                    let mut stdout = io::stdout().lock();
+                    stdout.write_all(text.as_bytes())?;
+                    stdout.write_all(b"\n")?;
+                }
+                self.summarise(*reason, *steps, usage, *cost_usd, *duration_ms);
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn end_line(&mut self) -> io::Result<()> {
+        if std::mem::take(&mut self.is_line_open) {
+            writeln!(io::stdout())?;
+        }
+        Ok(())
+    }
+
+    fn retrying(&mut self, attempt: u32, attempts_max: u32, delay: Duration, tier: Tier, reason: &str) {
+        let colour = if tier == Tier::RateLimited { CYAN } else { YELLOW };
+        say!("{colour}{reason}{colour:#}");
+        let what = format!("attempt {} of {attempts_max}", attempt + 1);
+        if self.is_stderr_terminal {
+            self.countdown = Some(Countdown { until: Instant::now() + delay, what });
+            self.tick();
+        } else {
+            say!("trying again in {} ({what})", seconds(delay));
+        }
+    }
+
+    pub(super) fn tick(&mut self) {
+        if let Some(Countdown { until, what }) = &self.countdown {
+            let left = until.saturating_duration_since(Instant::now());
+            say_on!("\r\x1b[K{DIM}trying again in {} ({what}){DIM:#}", seconds(left));
+        }
+    }
+
+    fn end_countdown(&mut self) {
+        if self.countdown.take().is_some() {
+            say_on!("\r\x1b[K");
+        }
+    }
+
+    pub(super) fn stopping(&mut self) {
+        self.end_countdown();
+        say!("\n{YELLOW}stopping; once more to stop at once{YELLOW:#}");
+    }
+
+    fn summarise(&self, reason: TurnReason, steps: u32, usage: &Usage, cost: Usd, duration_ms: u64) {
+        if self.refused > 0 {
+            say!("{CYAN}hint:{CYAN:#} some calls were refused; allow them with --permission-mode auto");
+        }
+        let (colour, word) = match reason {
+            TurnReason::Done => (GREEN, "done"),
+            TurnReason::Cancelled => (YELLOW, "cancelled"),
+            TurnReason::Steps | TurnReason::Budget | TurnReason::Time => (YELLOW, "stopped at a cap"),
+            TurnReason::Blocked => (YELLOW, "a person is needed"),
+            TurnReason::Failed | TurnReason::Error => (RED, "failed"),
+        };
+        let plural = if steps == 1 { "" } else { "s" };
+        say!(
+            "{colour}{word}{colour:#} {DIM}in {} · {steps} step{plural} · {} tokens in, {} out · {cost}{DIM:#}",
+            seconds(Duration::from_millis(duration_ms)),
+            usage.prompt_tokens(),
+            usage.output_tokens,
+        );
+    }
+}
+
+/// An error with what to do next; also how the binary reports what went wrong before a turn.
+pub fn show_fault(fault: &Fault) {
+    say!("{RED}error:{RED:#} {fault}");
+    if let Some(hint) = &fault.hint {
+        say!("{CYAN}hint:{CYAN:#} {hint}");
+    }
+}
+
+/// What a call is about, in a few words: its telling field, else all of it.
+fn summary(input: &Value) -> String {
+    let field = ["command", "path", "pattern", "url"].iter().find_map(|key| input.get(key).and_then(Value::as_str));
+    let text = field.map_or_else(|| input.to_string(), str::to_owned);
+    let line = text.lines().next().unwrap_or_default();
+    let more = text.len() > line.len();
+    match line.char_indices().nth(SUMMARY_MAX) {
+        Some((end, _)) => format!("{}…", &line[..end]),
+        None if more => format!("{line} …"),
+        None => line.to_owned(),
+    }
+}
+
+fn last_line(text: &str) -> &str {
+    let line = text.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("failed");
+    &line[..line.floor_char_boundary(200)]
+}
+
+fn seconds(duration: Duration) -> String {
+    format!("{:.1} s", duration.as_secs_f64())
+}
