@@ -1,0 +1,92 @@
+//! Speed and memory of the whole binary against a model that answers at once, beside other agents.
+//!
+//! `cargo bench --bench turns` measures Baton, and codex, goose and pi where they are installed. The
+//! model is a server in this process; each of its answers asks for one shell command, the last is
+//! text. What is printed is the median of several runs, and its ratio to Baton's figure; `bash -c`
+//! alone is the physical limit of a turn.
+
+#[path = "turns/agents.rs"]
+mod agents;
+#[path = "turns/instant_model.rs"]
+mod instant_model;
+#[path = "turns/measure.rs"]
+mod measure;
+
+use std::path::Path;
+use std::process::Command;
+
+use agents::Agent;
+use instant_model::InstantModel;
+use measure::{Cost, median, time};
+
+/// How many tool turns the long run has.
+const TURNS: usize = 100;
+/// How many runs a figure is the median of.
+const RUNS: usize = 5;
+
+fn main() {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    if let [flag, program @ ..] = &args[..]
+        && flag == measure::FLAG
+    {
+        return measure::report(program);
+    }
+    // Started by `cargo test`, it only shows that it still works.
+    let (runs, turns) = if args.iter().any(|arg| arg == "--bench") { (RUNS, TURNS) } else { (1, 3) };
+    let dir = tempfile::tempdir().unwrap();
+    println!("median of {runs} runs, {turns} tool turns; ratio to Baton in brackets\n");
+    println!(
+        "{:8} {:>16} {:>16} {:>16} {:>16} {:>16}",
+        "", "first request", "a turn", "peak memory", "CPU time", "--help"
+    );
+    let mut ours: Option<Row> = None;
+    for agent in agents::installed() {
+        match Row::measure(&agent, dir.path(), runs, turns) {
+            Some(row) => row.print(agent.name, ours.get_or_insert_with(|| row.clone())),
+            None => println!("{:8} did not finish its turns", agent.name),
+        }
+    }
+    let bash = median((0..20 * runs).map(|_| time(Command::new("bash").args(["-c", "printf x"]))).collect());
+    let turn = ours.map_or(0.0, |row| row.turn_ms);
+    println!("\nbash -c alone: {bash:.2} ms; a turn of Baton is {:.1} times that", turn / bash);
+}
+
+#[derive(Clone)]
+struct Row {
+    first_request_ms: f64,
+    turn_ms: f64,
+    memory_mb: f64,
+    cpu_s: f64,
+    help_ms: f64,
+}
+
+impl Row {
+    fn measure(agent: &Agent, dir: &Path, runs: usize, turns: usize) -> Option<Self> {
+        let (mut first, mut gaps, mut memory, mut cpu) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        for run in 0..runs {
+            let place = dir.join(format!("{}-{run}", agent.name));
+            let model = InstantModel::start(agent.wire, agent.shell, turns);
+            let (Cost { memory_mb, cpu_s }, started) = measure::run(agent, &place, &model.url);
+            let (first_ms, gaps_ms) = model.finish(started)?;
+            first.push(first_ms);
+            gaps.extend(gaps_ms);
+            memory.push(memory_mb);
+            cpu.push(cpu_s);
+        }
+        let help_ms = median((0..4 * runs).map(|_| time(Command::new(&agent.program).arg("--help"))).collect());
+        let first_request_ms = median(first);
+        Some(Self { first_request_ms, turn_ms: median(gaps), memory_mb: median(memory), cpu_s: median(cpu), help_ms })
+    }
+
+    fn print(&self, name: &str, ours: &Self) {
+        let cell = |unit: &str, of: fn(&Self) -> f64| format!("{:.1} {unit} ({:.1}x)", of(self), of(self) / of(ours));
+        println!(
+            "{name:8} {:>16} {:>16} {:>16} {:>16} {:>16}",
+            cell("ms", |row| row.first_request_ms),
+            cell("ms", |row| row.turn_ms),
+            cell("MB", |row| row.memory_mb),
+            format!("{:.2} s ({:.1}x)", self.cpu_s, self.cpu_s / ours.cpu_s),
+            cell("ms", |row| row.help_ms),
+        );
+    }
+}

@@ -1,0 +1,8 @@
+//! One file per command: its arguments, its help, and what it does.
+
+pub mod completions;
+pub mod demo;
+pub mod dev;
+pub mod doctor;
+pub mod exec;
+pub mod models;

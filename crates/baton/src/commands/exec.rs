@@ -1,0 +1,105 @@
+//! `baton exec`: one prompt, no screen.
+
+use std::path::PathBuf;
+
+use baton_agent::TurnLimits;
+use baton_core::{Fault, PermissionMode, Usd};
+use baton_headless::{Format, Input, Output, Signals, exec, gather};
+use baton_llm::Effort;
+
+use crate::exit::Exit;
+use crate::setup::{Request, Setup, runtime};
+use crate::{Global, log};
+
+/// Give the agent one prompt and wait until it is done
+///
+/// The answer goes to stdout, everything else to stderr. Words like @src/main.rs attach a file or
+/// a picture; a prompt that is only @FILE is read from it; what is piped in is added to the prompt.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  baton exec --permission-mode auto \"fix the failing test\"
+  git diff | baton exec \"review this change\"
+  baton exec -m openai/gpt-5.2:high --json \"explain @src/main.rs\"
+
+Exit codes: 0 done · 2 bad input · 3 the task failed · 4 a person is needed · 5 a cap was reached
+  6 provider, key or quota · 8 workspace conflict · 130/143 interrupted · 1 internal error
+")]
+pub struct Args {
+    /// What to do; - reads it from standard input
+    prompt: Option<String>,
+    /// The model: provider/name[:effort], or fast, default, powerful
+    #[arg(short, long)]
+    model: Option<String>,
+    /// How hard the model should think: minimal, low, medium, high, max
+    #[arg(long, value_parser = parse_effort)]
+    effort: Option<Effort>,
+    /// Print events as JSON lines
+    #[arg(long)]
+    json: bool,
+    /// What may be done unasked: ask, accept-edits, plan, auto, deny, yolo
+    #[arg(long, value_name = "MODE", default_value = "ask")]
+    permission_mode: PermissionMode,
+    /// Attach a picture (repeatable)
+    #[arg(short, long = "image", value_name = "FILE")]
+    images: Vec<PathBuf>,
+    /// End after this many model calls
+    #[arg(long, value_name = "N", alias = "max-turns", value_parser = clap::value_parser!(u32).range(1..))]
+    max_steps: Option<u32>,
+    /// Spend at most this many dollars
+    #[arg(long, value_name = "X", alias = "max-budget-usd", value_parser = parse_usd)]
+    max_usd: Option<Usd>,
+    /// Use at most this many tokens
+    #[arg(long, value_name = "N")]
+    max_tokens: Option<u64>,
+    /// End after this many seconds
+    #[arg(long, value_name = "SECONDS")]
+    max_time: Option<u64>,
+}
+
+fn parse_effort(text: &str) -> Result<Effort, String> {
+    text.parse().map_err(|()| "one of minimal, low, medium, high, max".to_owned())
+}
+
+fn parse_usd(text: &str) -> Result<Usd, String> {
+    let dollars = text.trim_start_matches('$').parse().ok();
+    dollars.and_then(Usd::from_dollars).ok_or_else(|| "an amount in dollars, for example 0.50".to_owned())
+}
+
+/// Runs the command.
+pub fn run(global: &Global, args: &Args) -> Result<Exit, Fault> {
+    runtime()?.block_on(async {
+        let mut signals = Signals::new().map_err(|error| Fault::internal(format!("cannot hear signals: {error}")))?;
+        tokio::select! {
+            biased;
+            prepared = prepare(global, args) => {
+                let (options, prompt) = prepared?;
+                let mut output = Output::new(if args.json { Format::Json } else { Format::Text });
+                Ok(Exit::from(&exec(options, prompt, &mut output, &mut signals).await))
+            }
+            signal = signals.next() => Ok(Exit::Signal(signal)),
+        }
+    })
+}
+
+async fn prepare(global: &Global, args: &Args) -> Result<(baton_agent::Options, Vec<baton_core::Block>), Fault> {
+    let setup = Setup::new(global)?;
+    log::start(&setup.state_dir()?, global.verbose);
+    for notice in setup.notices() {
+        anstream::eprintln!("note: {notice}");
+    }
+    let limits = TurnLimits {
+        steps: args.max_steps.unwrap_or(setup.limits.steps),
+        usd: args.max_usd.or(setup.limits.usd),
+        tokens: args.max_tokens.or(setup.limits.tokens),
+        seconds: args.max_time.or(setup.limits.seconds),
+    };
+    let request = Request { model: args.model.as_deref(), effort: args.effort, mode: args.permission_mode, limits };
+    let options = setup.conversation(request)?;
+    let input = Input { prompt: args.prompt.clone(), images: args.images.clone(), cwd: setup.cwd.clone() };
+    let (prompt, notice) = gather(input).await?;
+    if let Some(notice) = notice {
+        anstream::eprintln!("note: {notice}");
+    }
+    Ok((options, prompt))
+}

@@ -1,0 +1,74 @@
+//! The binary: reads the command line, wires the crates together, and decides exit codes.
+
+mod commands;
+mod exit;
+mod log;
+mod setup;
+
+use std::path::PathBuf;
+
+use clap::{CommandFactory, Parser, Subcommand};
+
+use exit::Exit;
+
+/// A fast terminal coding agent, and a conductor for teams of them.
+#[derive(Parser)]
+#[command(name = "baton", version, max_term_width = 100, arg_required_else_help = true, subcommand_required = true)]
+#[command(after_help = "\
+Try it without a key or a network:  baton demo
+Use a real model:                   ANTHROPIC_API_KEY=… baton exec --permission-mode auto \"fix the failing test\"
+")]
+struct Cli {
+    #[command(flatten)]
+    global: Global,
+    #[command(subcommand)]
+    command: Command,
+}
+
+/// Options of every command.
+#[derive(clap::Args)]
+struct Global {
+    /// Work in this directory
+    #[arg(short = 'C', long = "cd", value_name = "DIR", global = true)]
+    dir: Option<PathBuf>,
+    /// Let the agent write to this directory, too (repeatable)
+    #[arg(long, value_name = "DIR", global = true)]
+    add_dir: Vec<PathBuf>,
+    /// Tell on stderr what happens inside
+    #[arg(long, global = true)]
+    verbose: bool,
+    /// Never use colour
+    #[arg(long, global = true)]
+    no_color: bool,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    Exec(commands::exec::Args),
+    Demo(commands::demo::Args),
+    Models(commands::models::Args),
+    Doctor(commands::doctor::Args),
+    Completions(commands::completions::Args),
+    Dev(commands::dev::Args),
+}
+
+fn main() {
+    let cli = Cli::parse();
+    if cli.global.no_color {
+        anstream::ColorChoice::Never.write_global();
+    }
+    let outcome = match cli.command {
+        Command::Exec(args) => commands::exec::run(&cli.global, &args),
+        Command::Demo(args) => commands::demo::run(&cli.global, &args),
+        Command::Models(args) => commands::models::run(&cli.global, &args),
+        Command::Doctor(args) => commands::doctor::run(&cli.global, &args),
+        Command::Completions(args) => commands::completions::run(&args, &mut Cli::command()),
+        Command::Dev(args) => commands::dev::run(&cli.global, args),
+    };
+    let exit = outcome.unwrap_or_else(|fault| {
+        baton_headless::show_fault(&fault);
+        Exit::from(&fault)
+    });
+    // Not by returning: a thread that waits for standard input must not keep the process alive.
+    std::process::exit(exit.code())
+}

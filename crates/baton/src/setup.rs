@@ -1,0 +1,168 @@
+//! Wiring: from the command line, the environment and settings to the parts of a conversation.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use baton_agent::{Environment, ModelSetting, Options, RandomIds, SystemClock, TurnLimits, find_instructions, opening};
+use baton_config::{Config, Layer, LayerKind, Places, Project, RootKind, Warning};
+use baton_core::{AgentRole, Area, Clock, EventSource, Fault, IdSource, PermissionMode, SessionId, Tier};
+use baton_llm::{Budget, Caps, Gate, LlmError, LlmSettings, Models};
+use baton_tools::{Executor, Reach, Registry, Workspace};
+
+use crate::Global;
+
+/// Where Baton runs and how it is set up.
+pub struct Setup {
+    /// The working directory.
+    pub cwd: PathBuf,
+    /// Baton's own directories.
+    pub places: Places,
+    /// The project of the working directory.
+    pub project: Project,
+    /// Settings of models and providers.
+    pub llm: LlmSettings,
+    /// The model of the settings.
+    pub model: ModelSetting,
+    /// The limits of the settings.
+    pub limits: TurnLimits,
+    /// What is wrong with the settings.
+    pub warnings: Vec<Warning>,
+    /// The settings files that count, present or not.
+    pub files: Vec<PathBuf>,
+    add_dirs: Vec<PathBuf>,
+}
+
+/// What a conversation needs beyond the setup.
+pub struct Request<'a> {
+    /// The model's name, if one was named.
+    pub model: Option<&'a str>,
+    /// How hard it should think, if that was said apart from its name.
+    pub effort: Option<baton_llm::Effort>,
+    /// The permission mode.
+    pub mode: PermissionMode,
+    /// What ends a turn.
+    pub limits: TurnLimits,
+}
+
+impl Setup {
+    /// Reads the environment and the settings.
+    pub fn new(global: &Global) -> Result<Self, Fault> {
+        let places = Places::from_env(|name| std::env::var_os(name)).map_err(|error| {
+            Fault::input(error.to_string()).hint("set HOME, or BATON_HOME to a directory of its own")
+        })?;
+        let cwd = working_directory(global.dir.as_deref())?;
+        let project = Project::find(&cwd, &places);
+        let files = [
+            (LayerKind::User, places.user_config()),
+            (LayerKind::Project, project.root.join(".baton/config.jsonc")),
+            (LayerKind::Local, project.root.join(".baton/local.jsonc")),
+        ];
+        let mut layers = vec![Layer::from_env(
+            std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?))),
+        )];
+        for (kind, file) in &files {
+            layers.push(Layer::from_file(*kind, file).map_err(|error| Fault::input(error.to_string()))?);
+        }
+        let config = Config::new(layers);
+        let mut reader = config.reader();
+        let unusable = |error: baton_config::ConfigError| Fault::input(error.to_string()).hint("mend the setting");
+        let llm = LlmSettings::read(&mut reader).map_err(unusable)?;
+        let model = reader.section().map_err(unusable)?;
+        let limits = reader.section().map_err(unusable)?;
+        let warnings = reader.finish();
+        let files = files.into_iter().map(|(_, file)| file).collect();
+        let add_dirs = global.add_dir.clone();
+        Ok(Self { cwd, places, project, llm, model, limits, warnings, files, add_dirs })
+    }
+
+    /// The project's state directory, made if need be.
+    pub fn state_dir(&self) -> Result<PathBuf, Fault> {
+        self.project.state_dir(&self.places).map_err(|error| {
+            Fault::new(
+                Area::Workspace,
+                Tier::UserFixable,
+                format!("cannot keep state in {}: {error}", self.places.state_dir.display()),
+            )
+            .hint("make it writable, or set BATON_HOME to a directory that is")
+        })
+    }
+
+    /// What the person should know before the work begins.
+    pub fn notices(&self) -> Vec<String> {
+        let mut notices: Vec<String> = self.warnings.iter().map(ToString::to_string).collect();
+        if self.project.kind == RootKind::TooWide {
+            notices.push(format!("{} is too wide to work in: Baton stays read-only", self.project.root.display()));
+        }
+        notices
+    }
+
+    /// Everything a conversation is made of.
+    pub fn conversation(&self, request: Request<'_>) -> Result<Options, Fault> {
+        let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+        let ids: Arc<dyn IdSource> = Arc::new(RandomIds::default());
+        let gate = Arc::new(Gate::new(self.llm.retry.clone(), Arc::clone(&clock)));
+        let models = Models::new(self.llm.clone(), Arc::clone(&clock), Arc::clone(&ids));
+        let env = |name: &str| std::env::var(name).ok();
+        let fault = |error: LlmError| error.fault();
+        let mut name = models.resolve(request.model.or(self.model.0.as_deref()), &env).map_err(fault)?;
+        name.effort = request.effort.or(name.effort);
+        let model = models.open(name, &gate, &self.cwd, &env).map_err(fault)?;
+
+        let mode = if self.project.kind == RootKind::TooWide { PermissionMode::Plan } else { request.mode };
+        let executor = Executor::new(Registry::builtin(), Arc::new(self.workspace(mode)?));
+        let environment = Environment {
+            cwd: self.cwd.display().to_string(),
+            root: self.project.root.display().to_string(),
+            system: format!("{} {}", std::env::consts::OS, std::env::consts::ARCH),
+            now: clock.now(),
+            branch: self.project.branch(),
+        };
+        let instructions = find_instructions(&self.places.config_dir, &self.project.root, &self.cwd);
+        let caps = Caps { tokens: request.limits.tokens, usd: request.limits.usd };
+        Ok(Options {
+            source: EventSource::new(SessionId::fresh(&*ids), clock, ids),
+            model,
+            gate,
+            executor,
+            mode,
+            limits: request.limits,
+            budgets: vec![Budget::new("session", caps)],
+            role: AgentRole::default(),
+            opening: opening(&environment, &instructions),
+        })
+    }
+
+    fn workspace(&self, mode: PermissionMode) -> Result<Workspace, Fault> {
+        let unusable = |dir: &Path, error: std::io::Error| {
+            Fault::new(Area::Workspace, Tier::UserFixable, format!("cannot work in {}: {error}", dir.display()))
+        };
+        let reach = if mode == PermissionMode::Yolo { Reach::Anywhere } else { Reach::Inside };
+        let root = &self.project.root;
+        let mut workspace = Workspace::new(root, self.state_dir()?.join("outputs"), reach)
+            .and_then(|workspace| workspace.in_dir(&self.cwd))
+            .map_err(|error| unusable(root, error))?;
+        for dir in &self.add_dirs {
+            let dir = self.cwd.join(dir);
+            workspace = workspace.add_dir(&dir).map_err(|error| unusable(&dir, error))?;
+        }
+        Ok(workspace)
+    }
+}
+
+fn working_directory(dir: Option<&Path>) -> Result<PathBuf, Fault> {
+    let dir = dir.unwrap_or(Path::new("."));
+    let unusable = |why: String| {
+        Fault::new(Area::Input, Tier::UserFixable, format!("cannot work in {}: {why}", dir.display()))
+            .hint("name a directory that exists with -C DIR")
+    };
+    let cwd = dir.canonicalize().map_err(|error| unusable(error.to_string()))?;
+    if cwd.is_dir() { Ok(cwd) } else { Err(unusable("it is not a directory".to_owned())) }
+}
+
+/// The runtime everything runs on: one thread, with helpers for work that blocks.
+pub fn runtime() -> Result<tokio::runtime::Runtime, Fault> {
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| Fault::internal(format!("cannot start: {error}")))
+}

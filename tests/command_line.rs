@@ -1,0 +1,83 @@
+//! What people see on the command line: help, version, lists, completions, the demo.
+
+use crate::support::World;
+
+#[test]
+fn help_teaches() {
+    let world = World::new();
+    insta::assert_snapshot!("help", world.baton(&["--help"]).expect(0).stdout);
+    insta::assert_snapshot!("help_exec", world.baton(&["exec", "--help"]).expect(0).stdout);
+    insta::assert_snapshot!("help_model_server", world.baton(&["dev", "model-server", "--help"]).expect(0).stdout);
+    assert!(world.baton(&[]).expect(2).stderr.contains("Usage: baton"));
+    assert!(world.baton(&["exec", "--permission-mode", "sudo", "x"]).expect(2).stderr.contains("accept-edits"));
+}
+
+#[test]
+fn the_version_is_one_line() {
+    assert_eq!(World::new().baton(&["--version"]).expect(0).stdout, concat!("baton ", env!("CARGO_PKG_VERSION"), "\n"));
+}
+
+#[test]
+fn models_are_listed_with_prices_and_for_scripts_as_json() {
+    let world = World::new();
+    let table = world.baton(&["models", "sonnet-5-5"]).expect(0).stdout;
+    assert!(table.contains("anthropic/claude-sonnet-5-5") && table.contains("default"), "{table}");
+    let json = world.baton(&["models", "--json"]).expect(0).stdout;
+    let rows: Vec<serde_json::Value> = serde_json::from_str(&json).unwrap();
+    assert!(rows.len() > 30);
+    let row = rows.iter().find(|row| row["model"] == "anthropic/claude-sonnet-4-5").unwrap();
+    assert_eq!((row["context"].as_u64(), row["price"]["output"].as_f64()), (Some(200_000), Some(15.0)));
+    assert_eq!(row["ready"], false);
+}
+
+#[test]
+fn models_of_the_settings_are_listed_and_used() {
+    let world = World::new();
+    std::fs::create_dir_all(world.home()).unwrap();
+    let settings = r#"{
+        "providers": {"box": {"base_url": "http://127.0.0.1:9/v1"}},
+        "models": {"box/tiny": {"context": 10, "output": 5}},
+        "retry": {"transient": {"attempts": 1}}
+    }"#;
+    std::fs::write(world.home().join("config.jsonc"), settings).unwrap();
+    assert!(world.baton(&["models", "box"]).expect(0).stdout.contains("* box/tiny"));
+    world.baton(&["exec", "-m", "box/tiny", "hi"]).expect_error(2, "takes 10 at most", "more context");
+    let run = world.baton(&["exec", "-m", "box/other", "hi"]).expect(6);
+    assert!(run.stderr.contains("box/other is not in the catalogue"), "{run:?}");
+}
+
+#[test]
+fn doctor_says_what_works() {
+    let world = World::new();
+    let run = world.baton(&["doctor"]).expect(0);
+    assert!(run.stdout.contains("git version") && run.stdout.contains("ANTHROPIC_API_KEY or"), "{}", run.stdout);
+    let mut command = world.command(&["doctor", "--json"]);
+    command.env("ANTHROPIC_API_KEY", "sk-secret");
+    let run = crate::support::run(command).expect(0);
+    assert!(!run.stdout.contains("sk-secret"));
+    let checks: Vec<serde_json::Value> = serde_json::from_str(&run.stdout).unwrap();
+    let anthropic = checks.iter().find(|check| check["name"] == "anthropic").unwrap();
+    assert_eq!(anthropic["state"], "ok");
+    let mut command = world.command(&["doctor"]);
+    command.env("PATH", "/nonexistent");
+    assert!(crate::support::run(command).expect(3).stdout.contains("not found"));
+}
+
+#[test]
+fn completions_complete() {
+    for shell in ["bash", "zsh", "fish"] {
+        assert!(World::new().baton(&["completions", shell]).expect(0).stdout.contains("permission-mode"));
+    }
+}
+
+#[test]
+fn the_demo_fixes_a_bug_with_real_tools() {
+    let world = World::new();
+    let run = world.baton(&["demo"]).expect(0);
+    assert!(run.stdout.starts_with("Fixed."), "{run:?}");
+    assert!(run.stderr.contains("before: fail") && run.stderr.contains("itself: pass"), "{run:?}");
+    assert!(run.stderr.contains("+        tr -cs 'a-z0-9' '-' |"), "{run:?}");
+    let events = world.baton(&["demo", "--json"]).expect(0);
+    assert_eq!(events.end()["reason"], "done");
+    assert!(!world.home().join("projects.json").exists(), "the sample is no project of the person's");
+}

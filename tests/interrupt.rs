@@ -1,0 +1,104 @@
+//! Ctrl-C in every phase: exit code 130, and no process is left.
+
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
+
+use crate::support::{Live, World, processes};
+
+/// Waits until the process catches a signal, so that the test cannot be quicker than it.
+fn catches(pid: u32, signal: Signal) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).unwrap_or("0");
+    u64::from_str_radix(mask.trim(), 16).unwrap_or(0) & (1 << (signal.as_raw() - 1)) != 0
+}
+
+fn live(world: &World, script: &str) -> Live {
+    let model = world.script(script);
+    Live::start(world.command(&["exec", "--json", "--permission-mode", "auto", "-m", &model, "go"]))
+}
+
+#[test]
+fn while_reading_standard_input() {
+    let world = World::new();
+    let model = world.script(r#"{"say":"never"}"#);
+    let mut command = world.command(&["exec", "-m", &model, "-"]);
+    let stdin = command.stdin(Stdio::piped());
+    let mut child = stdin.spawn().unwrap();
+    let _held_open = child.stdin.take();
+    while !catches(child.id(), Signal::INT) {
+        std::thread::yield_now();
+    }
+    rustix::process::kill_process(rustix::process::Pid::from_child(&child), Signal::INT).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+}
+
+#[test]
+fn while_the_model_is_silent() {
+    let world = World::new();
+    let mut live = live(&world, r#"{"say":"late","delay_ms":600000}"#);
+    live.until("step.start");
+    live.signal(Signal::INT);
+    assert_eq!(live.until("turn.end")["reason"], "cancelled");
+    assert_eq!(live.wait(), 130);
+}
+
+#[test]
+fn while_waiting_for_a_rate_limit() {
+    let world = World::new();
+    let mut live = live(&world, "{\"fail\":{\"status\":429,\"retry_after\":500}}\n{\"say\":\"late\"}");
+    live.until("retry");
+    live.signal(Signal::TERM);
+    assert_eq!(live.until("turn.end")["reason"], "cancelled");
+    assert_eq!(live.wait(), 143);
+}
+
+#[test]
+fn while_a_tool_runs_with_children() {
+    let world = World::new();
+    let script = r#"{"call":[{"tool":"bash","input":{"command":"sleep 87651 & setsid sleep 87652 & echo ready; sleep 87653"}},{"tool":"ls","input":{}}]}
+                    {"say":"never"}"#;
+    let mut live = live(&world, script);
+    live.until("tool.update");
+    live.signal(Signal::INT);
+    let end = live.until("tool.end");
+    assert!(end["output"].as_str().unwrap().contains("ready"), "what was printed is kept: {end}");
+    assert_eq!(live.until("turn.end")["reason"], "cancelled");
+    assert_eq!(live.wait(), 130);
+    assert!(processes("sleep\u{0}8765").is_empty());
+}
+
+#[test]
+fn what_ignores_every_polite_signal_is_gone_within_nine_seconds() {
+    let world = World::new();
+    let script = r#"{"call":[{"tool":"bash","input":{"command":"trap '' INT TERM; setsid sh -c 'trap \"\" INT TERM; echo ready; while :; do sleep 76541; done' & while :; do sleep 76542; done"}}]}
+                    {"say":"never"}"#;
+    let mut live = live(&world, script);
+    live.until("tool.update");
+    let start = Instant::now();
+    live.signal(Signal::INT);
+    live.until("turn.end");
+    assert!(start.elapsed() < Duration::from_secs(9), "{:?}", start.elapsed());
+    assert_eq!(live.wait(), 130);
+    assert!(processes("sleep\u{0}7654").is_empty());
+}
+
+#[test]
+fn a_second_signal_ends_it_at_once() {
+    let world = World::new();
+    let script = r#"{"call":[{"tool":"bash","input":{"command":"trap '' INT TERM; echo ready; while :; do sleep 65431; done"}}]}
+                    {"say":"never"}"#;
+    let mut live = live(&world, script);
+    live.until("tool.update");
+    let start = Instant::now();
+    live.signal(Signal::INT);
+    // The first has been heard when the shell's child is interrupted; the second may then come at any time.
+    while start.elapsed() < Duration::from_millis(200) {
+        std::thread::yield_now();
+    }
+    live.signal(Signal::INT);
+    assert_eq!(live.wait(), 130);
+    assert!(start.elapsed() < Duration::from_secs(4), "{:?}", start.elapsed());
+    assert!(processes("sleep\u{0}65431").is_empty());
+}

@@ -1,0 +1,14 @@
+//! Scenarios of the whole binary: given files and a script, when a command runs, then these events,
+//! files and exit codes. Real processes, real HTTP, real git; only the model is a script.
+
+#![allow(missing_docs, reason = "tests speak by their names")]
+
+mod support;
+
+mod bad_input;
+mod command_line;
+mod exec;
+mod interrupt;
+mod limits;
+mod tidy;
+mod wire_formats;
