@@ -11,7 +11,7 @@ use baton_tools::{Executor, Reach, Registry, Workspace};
 struct Scene {
     conversation: Conversation,
     events: Events,
-    _dir: tempfile::TempDir,
+    dir: tempfile::TempDir,
 }
 
 impl Scene {
@@ -33,7 +33,7 @@ impl Scene {
             role: AgentRole::default(),
             opening: Vec::new(),
         });
-        Self { conversation, events, _dir: dir }
+        Self { conversation, events, dir }
     }
 
     async fn say(&self, op: fn(Vec<Block>) -> Op, text: &str) {
@@ -84,7 +84,7 @@ async fn what_a_person_says_meanwhile_is_heard_after_the_current_tool() {
     scene.say(prompt, "go").await;
     scene.until(|body| matches!(body, EventBody::ToolUpdated { .. })).await;
     scene.say(steer, "use tabs").await;
-    std::fs::write(scene._dir.path().join("go"), "").unwrap();
+    std::fs::write(scene.dir.path().join("go"), "").unwrap();
     assert!(scene.tool_output().await.contains("finished"));
     assert!(scene.tool_output().await.contains("the person has something to say"));
     assert_eq!(scene.end().await, (TurnReason::Done, "tabs it is".to_owned()));
@@ -135,7 +135,7 @@ async fn dropping_the_handle_ends_everything() {
     let mut scene = Scene::new(r#"{"say":"late","delay_ms":600000}"#);
     scene.say(prompt, "go").await;
     scene.until(|body| matches!(body, EventBody::StepStarted { .. })).await;
-    let Scene { conversation, mut events, _dir } = scene;
+    let Scene { conversation, mut events, dir: _dir } = scene;
     drop(conversation);
     let mut last = None;
     while let Some(event) = events.next().await {
@@ -150,7 +150,7 @@ async fn twenty_reads_run_beside_each_other_and_keep_their_order() {
     let script = format!("{{\"call\":[{}]}}\n{{\"say\":\"ok\"}}", calls.join(","));
     let mut scene = Scene::new(&script);
     for n in 0..20 {
-        std::fs::write(scene._dir.path().join(format!("f{n}x")), "").unwrap();
+        std::fs::write(scene.dir.path().join(format!("f{n}x")), "").unwrap();
     }
     scene.say(prompt, "go").await;
     let first = scene.until(|body| matches!(body, EventBody::ToolStarted { .. })).await;

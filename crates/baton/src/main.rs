@@ -15,8 +15,9 @@ use exit::Exit;
 #[derive(Parser)]
 #[command(name = "baton", version, max_term_width = 100, arg_required_else_help = true, subcommand_required = true)]
 #[command(after_help = "\
-Try it without a key or a network:  baton demo
-Use a real model:                   ANTHROPIC_API_KEY=… baton exec --permission-mode auto \"fix the failing test\"
+Examples:
+  baton demo                                                  without a key and without a network
+  baton exec --permission-mode auto \"fix the failing test\"    with a provider's key
 ")]
 struct Cli {
     #[command(flatten)]
@@ -27,6 +28,7 @@ struct Cli {
 
 /// Options of every command.
 #[derive(clap::Args)]
+#[command(next_help_heading = "Global options")]
 struct Global {
     /// Work in this directory
     #[arg(short = 'C', long = "cd", value_name = "DIR", global = true)]

@@ -14,10 +14,11 @@ use crate::exit::Exit;
 use crate::setup::{Request, Setup, runtime};
 
 /// Watch an agent fix a bug, without a key and without a network
-///
-/// The model's answers come from a script; everything else is real: a git repository in a
-/// temporary directory, the tools, the edit, the test run. Needs git and sh.
 #[derive(clap::Args)]
+#[command(after_help = "\
+The model's answers come from a script; everything else is real: a git repository in a temporary
+directory, the tools, the edit, the test run. Needs git and sh.
+")]
 pub struct Args {
     /// Print events as JSON lines
     #[arg(long)]

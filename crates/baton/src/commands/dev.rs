@@ -20,10 +20,10 @@ pub struct Args {
 #[derive(clap::Subcommand)]
 enum Tool {
     /// Serve a script as a model over HTTP, in the formats of Anthropic, OpenAI and Gemini
-    ///
-    /// Listens on 127.0.0.1 only and prints its address. A script is JSON lines; each line is one
-    /// answer with the fields say, think, call, fail, cut, usage, delay_ms, role, when, repeat, stop.
     #[command(after_help = "\
+Listens on 127.0.0.1 only and prints its address. A script is JSON lines; each line is one answer
+with the fields say, think, call, fail, cut, usage, delay_ms, role, when, repeat, stop.
+
 Example:
   baton dev model-server --script answers.jsonl --port 8080
   ANTHROPIC_BASE_URL=http://127.0.0.1:8080 ANTHROPIC_API_KEY=x baton exec -m anthropic/script hello

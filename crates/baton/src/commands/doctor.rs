@@ -14,9 +14,10 @@ use crate::exit::Exit;
 use crate::setup::Setup;
 
 /// Check what Baton needs and finds on this machine
-///
-/// Looks only: calls nobody, writes nothing that stays. Exit code 3 if something essential is missing.
 #[derive(clap::Args)]
+#[command(after_help = "\
+Looks only: calls nobody, writes nothing that stays. Exit code 3 if something essential is missing.
+")]
 pub struct Args {
     /// Print JSON
     #[arg(long)]

@@ -12,11 +12,11 @@ use crate::setup::{Request, Setup, runtime};
 use crate::{Global, log};
 
 /// Give the agent one prompt and wait until it is done
-///
-/// The answer goes to stdout, everything else to stderr. Words like @src/main.rs attach a file or
-/// a picture; a prompt that is only @FILE is read from it; what is piped in is added to the prompt.
 #[derive(clap::Args)]
 #[command(after_help = "\
+The answer goes to stdout, everything else to stderr. Words like @src/main.rs attach a file or a
+picture; a prompt that is only @FILE is read from it; what is piped in is added to the prompt.
+
 Examples:
   baton exec --permission-mode auto \"fix the failing test\"
   git diff | baton exec \"review this change\"
@@ -43,17 +43,17 @@ pub struct Args {
     /// Attach a picture (repeatable)
     #[arg(short, long = "image", value_name = "FILE")]
     images: Vec<PathBuf>,
-    /// End after this many model calls
-    #[arg(long, value_name = "N", alias = "max-turns", value_parser = clap::value_parser!(u32).range(1..))]
+    /// End after this many model calls [default: 500]
+    #[arg(long, help_heading = "Caps", value_name = "N", alias = "max-turns", value_parser = clap::value_parser!(u32).range(1..))]
     max_steps: Option<u32>,
     /// Spend at most this many dollars
-    #[arg(long, value_name = "X", alias = "max-budget-usd", value_parser = parse_usd)]
+    #[arg(long, help_heading = "Caps", value_name = "X", alias = "max-budget-usd", value_parser = parse_usd)]
     max_usd: Option<Usd>,
     /// Use at most this many tokens
-    #[arg(long, value_name = "N")]
+    #[arg(long, help_heading = "Caps", value_name = "N")]
     max_tokens: Option<u64>,
     /// End after this many seconds
-    #[arg(long, value_name = "SECONDS")]
+    #[arg(long, help_heading = "Caps", value_name = "SECONDS")]
     max_time: Option<u64>,
 }
 

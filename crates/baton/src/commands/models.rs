@@ -13,10 +13,11 @@ use crate::exit::Exit;
 use crate::setup::Setup;
 
 /// List known models with their limits and prices
-///
-/// Models that are not listed work too, with default limits: name them as provider/name. The
-/// settings `models`, `aliases` and `providers` add to the list.
 #[derive(clap::Args)]
+#[command(after_help = "\
+Models that are not listed work too, with default limits: name them as provider/name. The settings
+`models`, `aliases` and `providers` add to the list.
+")]
 pub struct Args {
     /// Only models whose name contains this
     filter: Option<String>,
