@@ -10,6 +10,7 @@ use baton_llm::{Budget, Gate, Model, Request};
 use baton_tools::Executor;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
+use tracing::info;
 
 use crate::events::EventSink;
 use crate::limits::TurnLimits;
@@ -95,6 +96,7 @@ impl Steering {
 /// Takes ops until the handle is gone. Ops that arrive during a turn are heard at once.
 async fn run(options: Options, mut inbox: mpsc::Receiver<Op>, sender: mpsc::Sender<Event>) {
     let events = EventSink::new(options.source.clone(), sender);
+    info!(session = %options.source.session(), model = %options.model.name, mode = %options.mode, "session started");
     events.emit_lone(session_started(&options)).await;
     if !options.model.is_known {
         let text =

@@ -6,15 +6,16 @@ use baton_config::Section;
 use baton_core::{Tokens, Usd};
 use serde::{Deserialize, Serialize};
 
-/// The setting `limits`: what ends a turn.
+/// The setting `limits`: what ends a turn. Money and tokens of the setting are for all sessions of a
+/// process together; those of the command line for one session.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct TurnLimits {
     /// Model calls.
     pub steps: u32,
-    /// Money, for the whole session.
+    /// Money.
     pub usd: Option<Usd>,
-    /// Tokens, for the whole session.
+    /// Tokens, sent and received.
     pub tokens: Option<Tokens>,
     /// Seconds.
     pub seconds: Option<u64>,

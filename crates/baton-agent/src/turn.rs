@@ -13,6 +13,7 @@ use futures_util::future::join_all;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
+use tracing::{info, warn};
 
 use crate::conversation::Steering;
 use crate::events::EventSink;
@@ -101,9 +102,11 @@ impl Agent {
         let end = self.run_steps(&stop, steering, &mut tally).await;
 
         if let Some(fault) = end.fault {
+            warn!(tier = ?fault.tier, "{fault}");
             self.events.emit_lone(EventBody::Failed(fault)).await;
         }
         let Tally { steps, usage, cost, text } = tally;
+        info!(reason = ?end.reason, steps, tokens = usage.total_tokens(), %cost, "turn ended");
         let duration_ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
         let body = EventBody::TurnEnded { reason: end.reason, text, usage, cost_usd: cost, steps, duration_ms };
         self.events.emit(&item, body).await;
@@ -283,6 +286,8 @@ impl Agent {
 
     async fn tool_ended(&self, item: &ItemId, call: &ToolUse, outcome: Outcome, took: Duration) -> ToolResult {
         let Outcome { text, images, is_error, meta } = outcome;
+        // Neither input nor output: they may hold secrets.
+        info!(tool = call.tool, is_error, ?took, "tool ended");
         let body = EventBody::ToolEnded {
             call: call.id.clone(),
             tool: call.tool.clone(),

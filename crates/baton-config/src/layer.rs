@@ -1,7 +1,6 @@
 //! One layer of settings: a JSONC file, the environment or flags, with the line of every key.
 
 use std::collections::HashMap;
-use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -9,6 +8,8 @@ use jsonc_parser::ast;
 use jsonc_parser::common::Ranged;
 use jsonc_parser::{CollectOptions, ParseOptions};
 use serde_json::{Map, Value};
+
+use crate::small_file;
 
 /// Where a layer comes from; later kinds win over earlier ones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -84,7 +85,7 @@ impl Layer {
 
     /// Reads a file; a file that is not there is an empty layer.
     pub fn from_file(kind: LayerKind, file: &Path) -> Result<Self, LayerError> {
-        let text = match fs::read_to_string(file) {
+        let text = match small_file::read(file) {
             Ok(text) => text,
             Err(cause) if matches!(cause.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
                 return Ok(Self::from_values(kind, Map::new()));

@@ -7,6 +7,7 @@ mod config;
 mod layer;
 mod places;
 mod project;
+mod small_file;
 
 pub use config::{Config, ConfigError, Reader, Section, Warning};
 pub use layer::{Layer, LayerError, LayerKind};

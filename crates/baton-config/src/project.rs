@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 
-use crate::Places;
+use crate::{Places, small_file};
 
 /// A directory that Baton works on.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -74,7 +74,7 @@ impl Project {
 
     /// The branch that is checked out, read from the files of git without running it.
     pub fn branch(&self) -> Option<String> {
-        let head = fs::read_to_string(git_dir(&self.root)?.join("HEAD")).ok()?;
+        let head = small_file::read(&git_dir(&self.root)?.join("HEAD")).ok()?;
         match head.trim().strip_prefix("ref: refs/heads/") {
             Some(branch) => Some(branch.to_owned()),
             None => head.get(..12).map(|commit| format!("detached at {commit}")),
@@ -88,13 +88,13 @@ fn git_dir(root: &Path) -> Option<PathBuf> {
     if dot_git.is_dir() {
         return Some(dot_git);
     }
-    let text = fs::read_to_string(dot_git).ok()?;
+    let text = small_file::read(&dot_git).ok()?;
     Some(root.join(text.strip_prefix("gitdir:")?.trim()))
 }
 
 fn git_common_dir(root: &Path) -> Option<PathBuf> {
     let dir = git_dir(root)?;
-    let common = match fs::read_to_string(dir.join("commondir")) {
+    let common = match small_file::read(&dir.join("commondir")) {
         Ok(text) => dir.join(text.trim()),
         Err(_) => dir,
     };

@@ -118,7 +118,9 @@ impl Setup {
             branch: self.project.branch(),
         };
         let instructions = find_instructions(&self.places.config_dir, &self.project.root, &self.cwd);
-        let caps = Caps { tokens: request.limits.tokens, usd: request.limits.usd };
+        let caps = |limits: &TurnLimits| Caps { tokens: limits.tokens, usd: limits.usd };
+        let process = Budget::new("process", caps(&self.limits));
+        let session = Budget::new("session", caps(&request.limits));
         Ok(Options {
             source: EventSource::new(SessionId::fresh(&*ids), clock, ids),
             model,
@@ -126,7 +128,7 @@ impl Setup {
             executor,
             mode,
             limits: request.limits,
-            budgets: vec![Budget::new("session", caps)],
+            budgets: vec![process, session],
             role: AgentRole::default(),
             opening: opening(&environment, &instructions),
         })

@@ -79,7 +79,7 @@ impl Text {
             }
             EventBody::ToolEnded { output, is_error: true, .. } => {
                 self.refused += u32::from(output.starts_with("refused: "));
-                say!("  {YELLOW}✗ {}{YELLOW:#}", last_line(output));
+                say!("  {YELLOW}✗ {}{YELLOW:#}", last_words(output));
             }
             EventBody::Retrying { attempt, attempts_max, delay_ms, tier, reason, .. } => {
                 self.end_line()?;
@@ -183,9 +183,15 @@ fn summary(input: &Value) -> String {
     }
 }
 
-fn last_line(text: &str) -> &str {
-    let line = text.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("failed");
-    &line[..line.floor_char_boundary(200)]
+/// The end of what a failed call said: a note in brackets stands behind the line that it is about.
+fn last_words(text: &str) -> String {
+    let mut lines = text.lines().rev().map(str::trim).filter(|line| !line.is_empty());
+    let cut = |line: &str| line[..line.floor_char_boundary(SUMMARY_MAX)].to_owned();
+    match (lines.next(), lines.next()) {
+        (Some(note), Some(line)) if note.starts_with('[') => format!("{} {}", cut(line), cut(note)),
+        (Some(line), _) => cut(line),
+        (None, _) => "failed".to_owned(),
+    }
 }
 
 fn seconds(duration: Duration) -> String {

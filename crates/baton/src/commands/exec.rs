@@ -90,8 +90,8 @@ async fn prepare(global: &Global, args: &Args) -> Result<(baton_agent::Options, 
     }
     let limits = TurnLimits {
         steps: args.max_steps.unwrap_or(setup.limits.steps),
-        usd: args.max_usd.or(setup.limits.usd),
-        tokens: args.max_tokens.or(setup.limits.tokens),
+        usd: args.max_usd,
+        tokens: args.max_tokens,
         seconds: args.max_time.or(setup.limits.seconds),
     };
     let request = Request { model: args.model.as_deref(), effort: args.effort, mode: args.permission_mode, limits };
