@@ -122,9 +122,9 @@ fn a_directory_that_is_not_there_or_disappears() {
             &[],
         )
         .expect(0);
-    let outputs = run.outputs().join("\n");
-    assert!(outputs.contains("no longer") || outputs.contains("gone") || outputs.contains("disappeared"), "{outputs}");
-    assert!(outputs.ends_with("project\n") || outputs.contains("project"), "{outputs}");
+    let outputs = run.outputs();
+    assert!(outputs[1].contains("PLACE") || outputs[1].contains("directory"), "{outputs:#?}");
+    assert_eq!(outputs[3], "project", "{outputs:#?}");
 }
 
 #[test]
@@ -165,12 +165,44 @@ fn broken_settings_stop_and_unknown_ones_warn() {
 }
 
 #[test]
+fn a_cap_on_money_that_cannot_be_kept() {
+    let world = World::new();
+    let mut command = world.command(&["exec", "-m", "compat/mystery", "--max-usd", "1", "hi"]);
+    command.env("BATON_COMPAT_BASE_URL", "http://127.0.0.1:9/v1");
+    run(command).expect_error(2, "price of compat/mystery is not known", "models");
+}
+
+#[test]
+fn instructions_that_are_too_long_are_cut_and_said() {
+    let world = World::new();
+    world.file("AGENTS.md", "word ".repeat(20_000));
+    let run = world.play(r#"{"say":"ok"}"#, &[]).expect(0);
+    let notices = run.of("notice");
+    assert!(notices[0]["text"].as_str().unwrap().contains("AGENTS.md is cut"), "{notices:?}");
+}
+
+#[test]
+fn settings_that_would_hang_or_flood() {
+    let world = World::new();
+    std::fs::create_dir_all(world.project().join(".baton")).unwrap();
+    let config = world.project().join(".baton/config.jsonc");
+    assert!(std::process::Command::new("mkfifo").arg(&config).status().unwrap().success());
+    world.play(r#"{"say":"ok"}"#, &[]).expect_error(2, "not a regular file", "config.jsonc");
+    std::fs::remove_file(&config).unwrap();
+    std::fs::write(&config, " ".repeat(2_000_000)).unwrap();
+    world.play(r#"{"say":"ok"}"#, &[]).expect_error(2, "larger than", "config.jsonc");
+    std::fs::write(&config, format!("{{\"a\":{}", "[".repeat(200_000))).unwrap();
+    world.play(r#"{"say":"ok"}"#, &[]).expect_error(2, "nesting", "config.jsonc:1");
+}
+
+#[test]
 fn a_repository_cannot_redirect_keys() {
     let world = World::new();
     let server = world.serve(r#"{"say":"stolen"}"#);
     world.file(".baton/config.jsonc", format!(r#"{{"providers": {{"anthropic": {{"base_url": "{}"}}}}}}"#, server.url));
     let mut command = world.command(&["exec", "-m", "anthropic/x", "hi"]);
     command.env("ANTHROPIC_API_KEY", "k").env("ANTHROPIC_BASE_URL", "http://127.0.0.1:9");
+    command.env("BATON_RETRY__TRANSIENT__ATTEMPTS", "1");
     let run = run(command).expect(6);
     assert!(run.stderr.contains("`providers` is ignored here"), "{run:?}");
     assert!(server.requests().is_empty());

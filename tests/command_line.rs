@@ -53,6 +53,7 @@ fn doctor_says_what_works() {
     assert!(run.stdout.contains("git version") && run.stdout.contains("ANTHROPIC_API_KEY or"), "{}", run.stdout);
     let mut command = world.command(&["doctor", "--json"]);
     command.env("ANTHROPIC_API_KEY", "sk-secret");
+    command.env("OPENAI_BASE_URL", "http://me:sk-secret@127.0.0.1/v1").env("OPENAI_API_KEY", "sk-secret");
     let run = crate::support::run(command).expect(0);
     assert!(!run.stdout.contains("sk-secret"));
     let checks: Vec<serde_json::Value> = serde_json::from_str(&run.stdout).unwrap();
@@ -77,6 +78,11 @@ fn the_demo_fixes_a_bug_with_real_tools() {
     assert!(run.stdout.starts_with("Fixed."), "{run:?}");
     assert!(run.stderr.contains("before: fail") && run.stderr.contains("itself: pass"), "{run:?}");
     assert!(run.stderr.contains("+        tr -cs 'a-z0-9' '-' |"), "{run:?}");
+    // In a git hook these point at the person's repository, which the demo must leave alone.
+    let mut in_a_hook = world.command(&["demo"]);
+    in_a_hook.env("GIT_DIR", world.project().join(".git")).env("GIT_WORK_TREE", world.project());
+    assert!(crate::support::run(in_a_hook).expect(0).stderr.contains("itself: pass"));
+    assert_eq!(std::fs::read_dir(world.project().join(".git")).unwrap().count(), 1);
     let events = world.baton(&["demo", "--json"]).expect(0);
     assert_eq!(events.end()["reason"], "done");
     assert!(!world.home().join("projects.json").exists(), "the sample is no project of the person's");

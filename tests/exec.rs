@@ -162,12 +162,16 @@ fn keys_reach_neither_commands_nor_logs() {
         r#"{"call":[{"tool":"bash","input":{"command":"env"}}]}
            {"say":"ok"}"#,
     );
+    std::fs::create_dir_all(world.home()).unwrap();
+    let settings = r#"{"providers": {"box": {"base_url": "http://127.0.0.1:9", "key_env": "BOXVAR"}}}"#;
+    std::fs::write(world.home().join("config.jsonc"), settings).unwrap();
     let mut command =
         world.command(&["exec", "--json", "--permission-mode", "auto", "-m", "anthropic/m", "--verbose", "hi"]);
     command
         .env("ANTHROPIC_BASE_URL", &server.url)
         .env("ANTHROPIC_API_KEY", "sk-very-secret-1")
         .env("GITHUB_TOKEN", "sk-very-secret-2")
+        .env("BOXVAR", "sk-very-secret-3")
         .env("HARMLESS", "visible");
     let run = crate::support::run(command).expect(0);
     assert!(run.outputs()[0].contains("HARMLESS=visible"));

@@ -10,5 +10,6 @@ mod command_line;
 mod exec;
 mod interrupt;
 mod limits;
+mod network;
 mod tidy;
 mod wire_formats;

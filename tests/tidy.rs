@@ -54,6 +54,28 @@ fn dependencies_point_one_way() {
 }
 
 #[test]
+fn every_dependency_is_used() {
+    let root = workspace_root();
+    let of_the_binary: Vec<_> = ["tests", "benches"].iter().flat_map(|dir| files(&root.join(dir), ".rs")).collect();
+    for entry in fs::read_dir(root.join("crates")).unwrap().flatten() {
+        let mut sources = files(&entry.path(), ".rs");
+        if entry.file_name() == "baton" {
+            sources.extend(of_the_binary.clone());
+        }
+        let code: String = sources.iter().map(|file| fs::read_to_string(file).unwrap()).collect();
+        let manifest = fs::read_to_string(entry.path().join("Cargo.toml")).unwrap();
+        let sections = manifest.split("\n[").filter(|part| part.contains("dependencies]"));
+        for line in sections.flat_map(|section| section.lines().skip(1)).filter(|line| line.contains('=')) {
+            let name = line.split(['.', ' ', '=']).next().unwrap().replace('-', "_");
+            let is_used = [format!("{name}::"), format!("use {name};"), format!("{name}!")]
+                .iter()
+                .any(|use_| code.contains(use_));
+            assert!(is_used, "{:?} does not use {name}", entry.file_name());
+        }
+    }
+}
+
+#[test]
 fn pure_crates_do_no_io() {
     for name in PURE {
         for file in files(&workspace_root().join("crates").join(name).join("src"), ".rs") {

@@ -1,7 +1,5 @@
 //! All four wire formats, end to end over HTTP against the scripted model server.
 
-use std::time::{Duration, Instant};
-
 use serde_json::{Value, json};
 
 use crate::support::{Run, Server, World, run};
@@ -169,19 +167,17 @@ fn expect_one_retry(run: &Run, server: &Server, tier: &str, text: &str) -> Value
 
 #[test]
 fn rate_limits_are_waited_out_in_both_forms() {
-    for form in ["1", "\"date+1\""] {
-        let script = format!(
-            r#"{{"fail":{{"status":429,"retry_after":{form}}}}}
-               {{"say":"there"}}"#
-        );
-        let start = Instant::now();
-        in_every_format(&script, |_, _, run, server| {
+    // A date has whole seconds, so up to one of them has passed already when it arrives.
+    for (form, least_ms, most_ms) in [("1", 1000, 1000), ("\"date+3\"", 1900, 3000)] {
+        let script = format!("{{\"fail\":{{\"status\":429,\"retry_after\":{form}}}}}\n{{\"say\":\"there\"}}");
+        in_every_format(&script, |format, _, run, server| {
             let retry = expect_one_retry(run, server, "rate_limited", "there");
-            assert!(retry["delay_ms"].as_u64().unwrap() <= 1000 && retry["until"].is_string());
+            let delay = retry["delay_ms"].as_u64().unwrap();
+            assert!((least_ms..=most_ms).contains(&delay), "{}: {delay}", format.model);
+            let moment = |event: &Value| event["at"].as_str().unwrap().parse::<jiff::Timestamp>().unwrap();
+            let waited = moment(&run.of("message.start")[0]).duration_since(moment(&retry)).as_millis();
+            assert!(waited >= i128::from(delay), "{}: {waited} of {delay}", format.model);
         });
-        // A date has whole seconds, so up to one of them has passed already when it arrives.
-        let least = if form == "1" { Duration::from_secs(4) } else { Duration::ZERO };
-        assert!(start.elapsed() >= least);
     }
 }
 
@@ -242,6 +238,37 @@ fn an_answer_at_the_output_limit_is_continued() {
         |_, _, run, _| {
             assert_eq!(run.code, 0, "{run:#?}");
             assert_eq!(run.end()["text"], "second half");
+        },
+    );
+}
+
+#[test]
+fn an_answer_that_is_always_cut_off_fails_the_task() {
+    in_every_format(r#"{"say":"and","stop":"max_tokens","repeat":true}"#, |_, _, run, server| {
+        assert_eq!(run.code, 3, "{run:#?}");
+        assert_eq!(server.requests().len(), 4);
+    });
+}
+
+#[test]
+fn nothing_to_say_is_no_answer_but_may_be_an_end() {
+    in_every_format(r#"{"say":"","repeat":true}"#, |_, _, run, server| {
+        assert_eq!((run.code, server.requests().len()), (3, 2), "{run:#?}");
+    });
+    let script = "{\"say\":\"working\",\"call\":[{\"tool\":\"ls\",\"input\":{}}]}\n{\"say\":\"\",\"repeat\":true}";
+    in_every_format(script, |_, _, run, _| {
+        assert_eq!((run.code, &run.end()["text"]), (0, &json!("working")), "{run:#?}");
+    });
+}
+
+#[test]
+fn broken_answers_are_paid_for() {
+    in_every_format(
+        "{\"say\":\"half of it\",\"cut\":true}\n{\"say\":\"all\",\"usage\":{\"input\":1,\"output\":1}}",
+        |format, _, run, _| {
+            let usage = &run.end()["usage"];
+            assert!(usage["input_tokens"].as_u64().unwrap() > 500, "{}: {usage}", format.model);
+            assert_eq!(run.of("usage").len(), 2);
         },
     );
 }

@@ -42,6 +42,8 @@ pub struct Options {
     pub role: AgentRole,
     /// What stands in front of the person's first words.
     pub opening: Vec<Block>,
+    /// What the person should know before the work begins.
+    pub notices: Vec<String>,
 }
 
 /// A handle to a running conversation. When it is dropped, the turn is cancelled and the conversation ends.
@@ -98,9 +100,10 @@ async fn run(options: Options, mut inbox: mpsc::Receiver<Op>, sender: mpsc::Send
     let events = EventSink::new(options.source.clone(), sender);
     info!(session = %options.source.session(), model = %options.model.name, mode = %options.mode, "session started");
     events.emit_lone(session_started(&options)).await;
-    if !options.model.is_known {
-        let text =
-            format!("{} is not in the catalogue: default limits apply and its price is not known", options.model.name);
+    let unknown = (!options.model.is_known).then(|| {
+        format!("{} is not in the catalogue: default limits apply and its price is not known", options.model.name)
+    });
+    for text in options.notices.iter().cloned().chain(unknown) {
         events.emit_lone(EventBody::Noticed { text }).await;
     }
     let mut agent = Agent {
@@ -170,8 +173,9 @@ fn first_request(options: &Options) -> Request {
         system: SYSTEM_PROMPT.to_owned(),
         tools: options.executor.registry().specs(),
         messages: Vec::new(),
-        output_max: options.model.output_max(),
-        effort: options.model.name.effort,
+        output_max: options.model.output_max(0),
+        effort: options.model.effort(),
+        abilities: options.model.abilities(),
         cache_key: options.source.session().to_string(),
         role: options.role.clone(),
         failures: 0,

@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io::Read;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// The most that all files together may say.
 const BYTES_MAX: usize = 32 * 1024;
@@ -15,10 +15,8 @@ const NAMES: [&str; 4] = ["AGENTS.override.md", "AGENTS.md", "CLAUDE.md", "GEMIN
 pub struct Instructions {
     /// The text, with the path of each file above it.
     pub text: String,
-    /// The files it came from.
-    pub files: Vec<PathBuf>,
-    /// Whether something was left out because it was too long.
-    pub truncated: bool,
+    /// What was left out, and why.
+    pub notices: Vec<String>,
 }
 
 /// Gathers the user's own file, then one file per directory from `root` down to `cwd`.
@@ -27,23 +25,24 @@ pub fn find_instructions(user_dir: &Path, root: &Path, cwd: &Path) -> Instructio
     let mut found = Instructions::default();
     for dir in [user_dir].into_iter().chain(below_root.into_iter().rev()) {
         if let Some(file) = NAMES.iter().map(|name| dir.join(name)).find(|file| file.is_file()) {
-            found.add(file);
+            found.add(&file);
         }
     }
     found
 }
 
 impl Instructions {
-    fn add(&mut self, file: PathBuf) {
+    fn add(&mut self, file: &Path) {
         let left = BYTES_MAX.saturating_sub(self.text.len());
         // One byte more than fits shows that there is more.
         let limit = u64::try_from(left).unwrap_or(u64::MAX) + 1;
         let mut bytes = Vec::new();
-        if File::open(&file).and_then(|opened| opened.take(limit).read_to_end(&mut bytes)).is_err() {
+        if let Err(error) = File::open(file).and_then(|opened| opened.take(limit).read_to_end(&mut bytes)) {
+            self.notices.push(format!("{} cannot be read: {error}", file.display()));
             return;
         }
         if bytes.len() > left {
-            self.truncated = true;
+            self.notices.push(format!("{} is cut: instructions may have {BYTES_MAX} bytes in all", file.display()));
             bytes.truncate(left);
         }
         let text = String::from_utf8_lossy(&bytes);
@@ -55,7 +54,6 @@ impl Instructions {
             self.text.push_str("\n\n");
         }
         self.text.extend(["# ", &file.to_string_lossy(), "\n\n", text]);
-        self.files.push(file);
     }
 }
 
@@ -86,7 +84,7 @@ mod tests {
         let found = find_instructions(&at("user"), &at("above/repo"), &at("above/repo/a/b"));
         let texts: Vec<&str> = found.text.lines().filter(|line| !line.is_empty() && !line.starts_with('#')).collect();
         assert_eq!(texts, ["mine", "root", "a", "b"]);
-        assert!(!found.truncated);
+        assert!(found.notices.is_empty());
     }
 
     #[test]
@@ -94,6 +92,7 @@ mod tests {
         let temp = tempfile::tempdir().unwrap();
         fs::write(temp.path().join("AGENTS.md"), "ü".repeat(40_000)).unwrap();
         let found = find_instructions(Path::new("/nowhere"), temp.path(), temp.path());
-        assert!(found.truncated && found.text.len() < BYTES_MAX + 200);
+        assert!(found.text.len() < BYTES_MAX + 200);
+        assert!(found.notices[0].contains("AGENTS.md is cut"), "{:?}", found.notices);
     }
 }

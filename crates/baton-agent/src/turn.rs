@@ -23,6 +23,9 @@ use crate::policy::refusal;
 /// Said to a model whose answer ran into the output limit.
 const GO_ON: &str = "Your answer was cut off by the output limit. Go on where it stopped.";
 
+/// How often in a row it is told so.
+const CUT_OFF_MAX: u32 = 3;
+
 /// One agent: what it is made of, and the request that holds its history.
 pub(crate) struct Agent {
     pub(crate) request: Request,
@@ -43,6 +46,8 @@ struct Tally {
     usage: Usage,
     cost: Usd,
     text: String,
+    /// How many answers in a row ran into the output limit.
+    cut_off: u32,
 }
 
 /// How a turn ends.
@@ -105,7 +110,7 @@ impl Agent {
             warn!(tier = ?fault.tier, "{fault}");
             self.events.emit_lone(EventBody::Failed(fault)).await;
         }
-        let Tally { steps, usage, cost, text } = tally;
+        let Tally { steps, usage, cost, text, .. } = tally;
         info!(reason = ?end.reason, steps, tokens = usage.total_tokens(), %cost, "turn ended");
         let duration_ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
         let body = EventBody::TurnEnded { reason: end.reason, text, usage, cost_usd: cost, steps, duration_ms };
@@ -135,24 +140,20 @@ impl Agent {
 
     /// One model call and the tools it asks for; `None` if the turn goes on.
     async fn step(&mut self, stop: &Stop<'_>, steering: &Steering, tally: &mut Tally) -> Option<End> {
-        let answer = match self.ask(stop).await {
+        let answer = match self.ask(stop, tally).await {
             Ok(answer) => answer,
             Err(end) => return Some(end),
         };
-        tally.usage += answer.usage;
-        let cost_usd = self.model.price().map(|price| price.of(&answer.usage));
-        tally.cost += cost_usd.unwrap_or_default();
         let said = answer.message.text();
         if !said.is_empty() {
             tally.text = said;
         }
-        let report = EventBody::UsageReported { model: self.model.name.to_string(), usage: answer.usage, cost_usd };
-        self.events.emit_lone(report).await;
 
         let calls: Vec<ToolUse> = answer.message.tool_uses().cloned().collect();
         if calls.is_empty() {
-            return self.rest(answer.stop, steering);
+            return self.rest(answer.stop, steering, tally);
         }
+        tally.cut_off = 0;
         let (results, end) = self.run_tools(&calls, stop, steering).await;
         let content = results.into_iter().map(Block::ToolResult).chain(steering.take()).collect();
         self.request.messages.push(Message { role: Role::User, content });
@@ -160,10 +161,19 @@ impl Agent {
     }
 
     /// What follows an answer without calls.
-    fn rest(&mut self, stop: StopReason, steering: &Steering) -> Option<End> {
+    fn rest(&mut self, stop: StopReason, steering: &Steering, tally: &mut Tally) -> Option<End> {
         let next = match stop {
             _ if !steering.is_empty() => steering.take(),
-            StopReason::MaxTokens => vec![Block::text(GO_ON)],
+            StopReason::MaxTokens if tally.cut_off < CUT_OFF_MAX => {
+                tally.cut_off += 1;
+                vec![Block::text(GO_ON)]
+            }
+            StopReason::MaxTokens => {
+                let fault =
+                    Fault::new(Area::Provider, Tier::Permanent, "the answer ran into the output limit again and again")
+                        .hint("ask for less at once, or choose a model with a higher output limit");
+                return Some(End { reason: TurnReason::Failed, fault: Some(fault) });
+            }
             StopReason::Pause => return None,
             StopReason::Refusal => {
                 let fault =
@@ -178,42 +188,47 @@ impl Agent {
     }
 
     /// Asks the model; its answer is part of the history before it is shown as complete.
-    async fn ask(&mut self, stop: &Stop<'_>) -> Result<Answer, End> {
-        let mut arrived = Arrived::new(&self.events);
+    async fn ask(&mut self, stop: &Stop<'_>, tally: &mut Tally) -> Result<Answer, End> {
+        let mut telling = Telling::new(&self.events, &self.model, tally);
         let (sender, mut happened) = mpsc::channel(1);
+        let cancel = CancellationToken::new();
+        let mut ended = None;
         let outcome = {
-            let calling = self.gate.call(&self.model, &mut self.request, &self.budgets, &sender);
+            let calling = self.gate.call(&self.model, &mut self.request, &self.budgets, &sender, &cancel);
             tokio::pin!(calling);
             loop {
                 tokio::select! {
                     biased;
                     event = happened.recv() => if let Some(event) = event {
-                        arrived.show(&self.events, event).await;
+                        telling.tell(event).await;
                     },
-                    outcome = &mut calling => break Ok(outcome),
-                    end = stop.called() => break Err(end),
+                    outcome = &mut calling => break outcome,
+                    end = stop.called(), if ended.is_none() => {
+                        ended = Some(end);
+                        cancel.cancel();
+                    }
                 }
             }
         };
         // What was told in the very moment the call ended.
         while let Ok(event) = happened.try_recv() {
-            arrived.show(&self.events, event).await;
+            telling.tell(event).await;
         }
         match outcome {
-            Ok(Ok(answer)) => {
+            Ok(answer) => {
                 self.request.messages.push(answer.message.clone());
-                arrived.end(&self.events, answer.message.clone(), Some(answer.stop)).await;
+                telling.end(answer.message.clone(), Some(answer.stop)).await;
+                telling.charge(answer.usage).await;
                 Ok(answer)
             }
-            Ok(Err(error)) => Err(given_up(&error)),
-            Err(end) => {
-                // What the person has read stays part of the conversation.
-                if !arrived.text.is_empty() {
-                    let message = Message::assistant(arrived.text.as_str());
-                    self.request.messages.push(message.clone());
-                    arrived.end(&self.events, message, None).await;
+            Err(error) => {
+                // What the person has read stays part of the conversation when they end it.
+                if let (Some(partial), LlmErrorKind::Cancelled) = (&error.partial, error.kind) {
+                    self.request.messages.push(partial.clone());
                 }
-                Err(end)
+                telling.broken(error.partial.clone(), error.usage).await;
+                let had_worked = tally.steps > 1;
+                Err(ended.unwrap_or_else(|| given_up(&error, had_worked)))
             }
         }
     }
@@ -302,47 +317,31 @@ impl Agent {
     }
 }
 
-/// What has been shown of an answer so far.
-struct Arrived {
+/// Tells what happens during a call, and adds up what it costs.
+struct Telling<'a> {
+    events: &'a EventSink,
+    model: &'a Model,
+    tally: &'a mut Tally,
     item: ItemId,
     is_started: bool,
-    text: String,
 }
 
-impl Arrived {
-    fn new(events: &EventSink) -> Self {
-        Self { item: events.new_item(), is_started: false, text: String::new() }
+impl<'a> Telling<'a> {
+    fn new(events: &'a EventSink, model: &'a Model, tally: &'a mut Tally) -> Self {
+        Self { events, model, tally, item: events.new_item(), is_started: false }
     }
 
-    async fn start(&mut self, events: &EventSink) {
-        if !std::mem::replace(&mut self.is_started, true) {
-            events.emit(&self.item, EventBody::MessageStarted).await;
-        }
-    }
-
-    async fn end(&mut self, events: &EventSink, message: Message, stop: Option<StopReason>) {
-        self.start(events).await;
-        events.emit(&self.item, EventBody::MessageEnded { message, stop }).await;
-    }
-
-    async fn show(&mut self, events: &EventSink, event: CallEvent) {
+    async fn tell(&mut self, event: CallEvent) {
         match event {
-            CallEvent::Delta(delta) => {
-                self.start(events).await;
-                let body = match delta {
-                    Delta::Text(text) => {
-                        self.text.push_str(&text);
-                        EventBody::MessageDelta { text }
-                    }
-                    Delta::Thinking(text) => EventBody::ThinkingDelta { text },
-                    // The call is shown when it runs: until then nothing is known but its name.
-                    Delta::ToolCall { .. } => return,
-                };
-                events.emit(&self.item, body).await;
-            }
-            CallEvent::Broken(message) => {
-                self.end(events, message, None).await;
-                *self = Self::new(events);
+            CallEvent::Delta(Delta::Text(text)) => self.delta(EventBody::MessageDelta { text }).await,
+            CallEvent::Delta(Delta::Thinking(text)) => self.delta(EventBody::ThinkingDelta { text }).await,
+            // The call is shown when it runs: until then nothing is known but its name.
+            CallEvent::Delta(Delta::ToolCall { .. }) => self.start().await,
+            CallEvent::Broken { partial, usage } => self.broken(partial, usage).await,
+            CallEvent::Parked(wait) => {
+                let provider = &self.model.name.provider;
+                let text = format!("{provider} asked for patience: waiting {:.1} s", wait.as_secs_f64());
+                self.events.emit_lone(EventBody::Noticed { text }).await;
             }
             CallEvent::Retrying { again, until, tier, reason } => {
                 let body = EventBody::Retrying {
@@ -353,13 +352,57 @@ impl Arrived {
                     tier,
                     reason,
                 };
-                events.emit_lone(body).await;
+                self.events.emit_lone(body).await;
             }
         }
     }
+
+    async fn start(&mut self) {
+        if !std::mem::replace(&mut self.is_started, true) {
+            self.events.emit(&self.item, EventBody::MessageStarted).await;
+        }
+    }
+
+    async fn delta(&mut self, body: EventBody) {
+        self.start().await;
+        self.events.emit(&self.item, body).await;
+    }
+
+    async fn end(&mut self, message: Message, stop: Option<StopReason>) {
+        self.start().await;
+        self.events.emit(&self.item, EventBody::MessageEnded { message, stop }).await;
+    }
+
+    /// An answer that does not come to its end is told and paid for, too; the next is another one.
+    async fn broken(&mut self, partial: Option<Message>, usage: Usage) {
+        if self.is_started || partial.is_some() {
+            let message = partial.unwrap_or(Message { role: Role::Assistant, content: Vec::new() });
+            self.end(message, None).await;
+            (self.item, self.is_started) = (self.events.new_item(), false);
+        }
+        if usage != Usage::default() {
+            self.charge(usage).await;
+        }
+    }
+
+    async fn charge(&mut self, usage: Usage) {
+        let cost_usd = self.model.price().map(|price| price.of(&usage));
+        self.tally.usage += usage;
+        self.tally.cost += cost_usd.unwrap_or_default();
+        let model = self.model.name.to_string();
+        self.events.emit_lone(EventBody::UsageReported { model, usage, cost_usd }).await;
+    }
 }
 
-fn given_up(error: &LlmError) -> End {
-    let reason = if error.kind == LlmErrorKind::Budget { TurnReason::Budget } else { TurnReason::Error };
+fn given_up(error: &LlmError, had_worked: bool) -> End {
+    let reason = match error.kind {
+        // Some models end their work without a last word.
+        LlmErrorKind::Empty if had_worked => return End::plain(TurnReason::Done),
+        LlmErrorKind::Empty => TurnReason::Failed,
+        LlmErrorKind::Budget => TurnReason::Budget,
+        LlmErrorKind::Provider | LlmErrorKind::Overflow | LlmErrorKind::Input | LlmErrorKind::Cancelled => {
+            TurnReason::Error
+        }
+    };
     End { reason, fault: Some(error.fault()) }
 }

@@ -32,6 +32,7 @@ impl Scene {
             budgets: vec![Budget::new("session", Caps::default())],
             role: AgentRole::default(),
             opening: Vec::new(),
+            notices: Vec::new(),
         });
         Self { conversation, events, dir }
     }

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
+use serde_path_to_error::Segment;
 
 use crate::{Layer, LayerKind};
 
@@ -58,12 +59,9 @@ impl Config {
         Reader { config: self, read: Vec::new(), warnings: Vec::new() }
     }
 
-    fn highest(&self, path: &str) -> Option<&Layer> {
-        self.layers.iter().rev().find(|layer| layer.has(path))
-    }
-
-    fn place_of(&self, path: &str) -> Option<(PathBuf, usize)> {
-        self.highest(path)?.place_of(path)
+    /// Where a value stands that counts: in the highest layer that sets it.
+    fn place_of(&self, path: &[String]) -> Option<(PathBuf, usize)> {
+        self.layers.iter().rev().find(|layer| layer.has(path))?.place_of(path)
     }
 }
 
@@ -83,7 +81,7 @@ impl Reader<'_> {
             let Some(value) = layer.values.get(S::KEY) else { continue };
             if !S::FROM_PROJECT && matches!(layer.kind, LayerKind::Project | LayerKind::Local) {
                 self.warnings.push(Warning {
-                    place: layer.place_of(S::KEY),
+                    place: layer.place_of(&[S::KEY.to_owned()]),
                     message: format!("`{}` is ignored here: a repository may not set it", S::KEY),
                 });
                 continue;
@@ -97,18 +95,22 @@ impl Reader<'_> {
         let config = self.config;
         let warnings = &mut self.warnings;
         let mut unknown = |path: serde_ignored::Path<'_>| {
-            let path = format!("{}.{path}", S::KEY);
-            warnings.push(Warning { place: config.place_of(&path), message: format!("unknown setting `{path}`") });
+            let mut keys = vec![S::KEY.to_owned()];
+            keys_of(&path, &mut keys);
+            let message = format!("unknown setting `{}`", keys.join("."));
+            warnings.push(Warning { place: config.place_of(&keys), message });
         };
         let mut track = serde_path_to_error::Track::new();
         let tracked = serde_path_to_error::Deserializer::new(value, &mut track);
         serde_ignored::deserialize(tracked, &mut unknown).map_err(|error| {
-            let path = match track.path().to_string() {
-                inner if inner == "." => S::KEY.to_owned(),
-                inner => format!("{}.{inner}", S::KEY),
-            };
-            let place = config.place_of(&path).or_else(|| config.place_of(S::KEY));
-            ConfigError(Warning { place, message: format!("`{path}`: {error}") })
+            let mut keys = vec![S::KEY.to_owned()];
+            keys.extend(track.path().iter().filter_map(|segment| match segment {
+                Segment::Seq { index } => Some(index.to_string()),
+                Segment::Map { key } => Some(key.clone()),
+                Segment::Enum { .. } | Segment::Unknown => None,
+            }));
+            let place = config.place_of(&keys).or_else(|| config.place_of(&keys[..1]));
+            ConfigError(Warning { place, message: format!("`{}`: {error}", keys.join(".")) })
         })
     }
 
@@ -117,10 +119,29 @@ impl Reader<'_> {
         for layer in &self.config.layers {
             for key in layer.values.keys().filter(|key| !self.read.contains(&key.as_str())) {
                 let message = format!("unknown setting `{key}`");
-                self.warnings.push(Warning { place: layer.place_of(key), message });
+                self.warnings.push(Warning { place: layer.place_of(std::slice::from_ref(key)), message });
             }
         }
         self.warnings
+    }
+}
+
+/// The keys on the way to a value, outermost first.
+fn keys_of(path: &serde_ignored::Path<'_>, keys: &mut Vec<String>) {
+    use serde_ignored::Path;
+    match path {
+        Path::Root => {}
+        Path::Seq { parent, index } => {
+            keys_of(parent, keys);
+            keys.push(index.to_string());
+        }
+        Path::Map { parent, key } => {
+            keys_of(parent, keys);
+            keys.push(key.clone());
+        }
+        Path::Some { parent } | Path::NewtypeStruct { parent } | Path::NewtypeVariant { parent } => {
+            keys_of(parent, keys);
+        }
     }
 }
 

@@ -35,7 +35,7 @@ pub struct Layer {
     pub file: Option<PathBuf>,
     /// What it sets.
     pub values: Map<String, Value>,
-    lines: HashMap<String, usize>,
+    lines: HashMap<Vec<String>, usize>,
 }
 
 /// A settings file that cannot be used.
@@ -104,7 +104,11 @@ impl Layer {
         layer.file = Some(file.to_owned());
         match parsed.value {
             None => {}
-            Some(ast::Value::Object(object)) => layer.values = collect(&object, "", text, &mut layer.lines),
+            Some(ast::Value::Object(object)) => {
+                let mut collector = Collector { text, lines: HashMap::new(), path: Vec::new() };
+                layer.values = collector.object(&object);
+                layer.lines = collector.lines;
+            }
             Some(other) => {
                 let line = line_of(text, other.range().start);
                 return Err(malformed(line, "settings must be an object: { ... }".to_owned()));
@@ -113,29 +117,21 @@ impl Layer {
         Ok(layer)
     }
 
-    /// `file:line` of a dotted path, or of the nearest thing above it that this layer has.
-    pub fn place_of(&self, path: &str) -> Option<(PathBuf, usize)> {
+    /// `file:line` of a path of keys, or of the nearest thing above it that this layer has.
+    pub(crate) fn place_of(&self, path: &[String]) -> Option<(PathBuf, usize)> {
         let file = self.file.clone()?;
-        let mut path = path;
-        loop {
-            if let Some(line) = self.lines.get(path) {
-                return Some((file, *line));
-            }
-            path = path.rsplit_once('.')?.0;
-        }
+        (1..=path.len()).rev().find_map(|n| self.lines.get(&path[..n])).map(|line| (file, *line))
     }
 
-    /// Whether it sets anything at this dotted path.
-    pub fn has(&self, path: &str) -> bool {
-        let mut keys = path.split('.');
-        let Some(mut value) = keys.next().and_then(|key| self.values.get(key)) else { return false };
-        for key in keys {
-            match value.get(key) {
-                Some(inner) => value = inner,
-                None => return false,
-            }
-        }
-        true
+    /// Whether it sets anything at this path of keys.
+    pub(crate) fn has(&self, path: &[String]) -> bool {
+        let Some((first, rest)) = path.split_first() else { return false };
+        let step = |value: &Value, key: &String| match value {
+            Value::Array(items) => key.parse::<usize>().ok().and_then(|n| items.get(n)).cloned(),
+            other => other.get(key).cloned(),
+        };
+        let start = self.values.get(first).cloned();
+        rest.iter().fold(start, |value, key| value.and_then(|value| step(&value, key))).is_some()
     }
 }
 
@@ -158,38 +154,45 @@ fn insert_at(values: &mut Map<String, Value>, keys: &[String], value: Value) {
 }
 
 /// Turns the syntax tree into values, noting the line of every key on the way.
-fn collect(
-    object: &ast::Object<'_>,
-    above: &str,
-    text: &str,
-    lines: &mut HashMap<String, usize>,
-) -> Map<String, Value> {
-    let mut values = Map::new();
-    for property in &object.properties {
-        let key = property.name.as_str();
-        let path = if above.is_empty() { key.to_owned() } else { format!("{above}.{key}") };
-        lines.insert(path.clone(), line_of(text, property.range.start));
-        values.insert(key.to_owned(), to_value(&property.value, &path, text, lines));
-    }
-    values
+struct Collector<'a> {
+    text: &'a str,
+    lines: HashMap<Vec<String>, usize>,
+    path: Vec<String>,
 }
 
-fn to_value(value: &ast::Value<'_>, path: &str, text: &str, lines: &mut HashMap<String, usize>) -> Value {
-    match value {
-        ast::Value::Object(object) => Value::Object(collect(object, path, text, lines)),
-        ast::Value::Array(array) => array
-            .elements
-            .iter()
-            .enumerate()
-            .map(|(n, item)| to_value(item, &format!("{path}[{n}]"), text, lines))
-            .collect(),
-        ast::Value::StringLit(literal) => Value::String(literal.value.to_string()),
-        // JSONC allows numbers that JSON does not (`0x1F`, `+1`): they stay text and fail as numbers, with their line.
-        ast::Value::NumberLit(literal) => {
-            serde_json::from_str(literal.value).unwrap_or_else(|_| Value::String(literal.value.to_owned()))
+impl Collector<'_> {
+    fn object(&mut self, object: &ast::Object<'_>) -> Map<String, Value> {
+        let mut values = Map::new();
+        for property in &object.properties {
+            let key = property.name.as_str();
+            values.insert(key.to_owned(), self.below(key.to_owned(), property.range.start, &property.value));
         }
-        ast::Value::BooleanLit(literal) => Value::Bool(literal.value),
-        ast::Value::NullKeyword(_) => Value::Null,
+        values
+    }
+
+    fn below(&mut self, key: String, start: usize, value: &ast::Value<'_>) -> Value {
+        self.path.push(key);
+        self.lines.insert(self.path.clone(), line_of(self.text, start));
+        let value = self.value(value);
+        self.path.pop();
+        value
+    }
+
+    fn value(&mut self, value: &ast::Value<'_>) -> Value {
+        match value {
+            ast::Value::Object(object) => Value::Object(self.object(object)),
+            ast::Value::Array(array) => {
+                let items = array.elements.iter().enumerate();
+                items.map(|(n, item)| self.below(n.to_string(), item.range().start, item)).collect()
+            }
+            ast::Value::StringLit(literal) => Value::String(literal.value.to_string()),
+            // JSONC allows numbers that JSON does not (`0x1F`, `+1`): they stay text and fail as numbers, with their line.
+            ast::Value::NumberLit(literal) => {
+                serde_json::from_str(literal.value).unwrap_or_else(|_| Value::String(literal.value.to_owned()))
+            }
+            ast::Value::BooleanLit(literal) => Value::Bool(literal.value),
+            ast::Value::NullKeyword(_) => Value::Null,
+        }
     }
 }
 

@@ -157,7 +157,6 @@ impl<'de> Deserialize<'de> for Usd {
 
 /// What a model charges, in dollars per million tokens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct Price {
     /// Prompt tokens.
     pub input: Usd,

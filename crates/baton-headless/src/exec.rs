@@ -1,12 +1,19 @@
 //! `exec`: one prompt in, events rendered, and how it ended.
 
+use std::io;
 use std::time::Duration;
 
 use baton_agent::{Conversation, Options};
 use baton_core::{Block, EventBody, Fault, Op, TurnReason};
+use tokio::sync::{mpsc, oneshot};
 
-use crate::output::Output;
+use crate::output::{Format, Output, Shown};
 use crate::signals::{Signal, Signals};
+
+/// How many things may wait to be written before the agent has to wait for whoever reads them.
+const WAITING_MAX: usize = 256;
+/// How long the last words may take after a signal, when nobody reads them.
+const LAST_WORDS: Duration = Duration::from_millis(500);
 
 /// How an `exec` ended.
 #[derive(Debug, Clone, PartialEq)]
@@ -21,29 +28,35 @@ pub struct Finish {
 
 /// Runs one prompt to its end. A first signal cancels the turn and lets tools clean up; a second
 /// one kills whatever is left.
-pub async fn exec(options: Options, prompt: Vec<Block>, output: &mut Output, signals: &mut Signals) -> Finish {
+pub async fn exec(options: Options, prompt: Vec<Block>, format: Format, signals: &mut Signals) -> Finish {
     let (conversation, mut events) = Conversation::start(options);
     conversation.submit(Op::Prompt { content: prompt }).await;
+    let (mut writer, mut written) = Writer::start(format);
     let mut finish = Finish { reason: TurnReason::Error, fault: None, signal: None };
     let mut every_second = tokio::time::interval(Duration::from_secs(1));
+    let (mut is_over, mut is_gone) = (false, false);
     loop {
         tokio::select! {
-            event = events.next() => {
-                let Some(event) = event else { return finish };
-                let is_shown = output.show(&event);
-                match event.body {
-                    EventBody::Failed(fault) => finish.fault = Some(fault),
+            // What waits to be written comes first: events queue up behind it.
+            () = writer.passed_on(), if writer.is_waiting() => {}
+            event = events.next(), if !is_over && !writer.is_waiting() => {
+                let Some(event) = event else { break };
+                match &event.body {
+                    EventBody::Failed(fault) => finish.fault = Some(fault.clone()),
                     EventBody::TurnEnded { reason, .. } => {
-                        finish.reason = reason;
-                        return finish;
+                        finish.reason = *reason;
+                        is_over = true;
                     }
                     _ => {}
                 }
-                if let Err(error) = is_shown {
-                    // Whoever read our output is gone: nobody waits for the rest.
-                    conversation.submit(Op::Cancel).await;
-                    finish.fault = Some(Fault::internal(format!("cannot write the output: {error}")));
-                }
+                writer.show(Shown::Event(Box::new(event)));
+            }
+            failed = &mut written, if !is_gone => {
+                // Whoever read our output is gone: nobody waits for the rest.
+                is_gone = true;
+                finish.fault = failed.unwrap_or(Ok(())).err().map(|error| unwritable(&error));
+                writer.give_up();
+                conversation.submit(Op::Cancel).await;
             }
             signal = signals.next() => {
                 if finish.signal.replace(signal).is_some() {
@@ -51,10 +64,91 @@ pub async fn exec(options: Options, prompt: Vec<Block>, output: &mut Output, sig
                     finish.reason = TurnReason::Cancelled;
                     return finish;
                 }
-                output.stopping();
+                // From here on what cannot be written is dropped: a reader that sleeps must not keep us.
+                writer.give_up();
+                writer.show(Shown::Stopping);
                 conversation.submit(Op::Cancel).await;
             }
-            _ = every_second.tick() => output.tick(),
+            _ = every_second.tick() => writer.show_if_room(Shown::Tick),
+        }
+        if is_over && !writer.is_waiting() {
+            break;
+        }
+    }
+    drop(writer);
+    if is_gone {
+        return finish;
+    }
+    if finish.signal.is_some() {
+        drop(tokio::time::timeout(LAST_WORDS, written).await);
+        return finish;
+    }
+    // Everything is written, or a signal says not to wait for a reader that sleeps.
+    tokio::select! {
+        outcome = written => if let Ok(Err(error)) = outcome {
+            finish.fault = Some(unwritable(&error));
+            finish.reason = TurnReason::Error;
+        },
+        signal = signals.next() => finish.signal = Some(signal),
+    }
+    finish
+}
+
+fn unwritable(error: &io::Error) -> Fault {
+    Fault::internal(format!("cannot write the output: {error}"))
+}
+
+/// Writes on a thread of its own, so that a reader that does not read blocks nothing else.
+struct Writer {
+    sender: mpsc::Sender<Shown>,
+    waiting: Option<Shown>,
+    is_given_up: bool,
+}
+
+impl Writer {
+    /// Also returns what comes of it, once everything is written or something could not be.
+    fn start(format: Format) -> (Self, oneshot::Receiver<io::Result<()>>) {
+        let (sender, mut shown) = mpsc::channel(WAITING_MAX);
+        let (done, outcome) = oneshot::channel();
+        std::thread::spawn(move || {
+            let mut output = Output::new(format);
+            let mut written = Ok(());
+            while let (Some(next), Ok(())) = (shown.blocking_recv(), &written) {
+                written = output.show(&next);
+            }
+            // The receiver is gone only when the process is about to end.
+            drop(done.send(written));
+        });
+        (Self { sender, waiting: None, is_given_up: false }, outcome)
+    }
+
+    fn is_waiting(&self) -> bool {
+        self.waiting.is_some()
+    }
+
+    fn give_up(&mut self) {
+        self.is_given_up = true;
+        self.waiting = None;
+    }
+
+    fn show(&mut self, shown: Shown) {
+        if let Err(mpsc::error::TrySendError::Full(shown)) = self.sender.try_send(shown)
+            && !self.is_given_up
+        {
+            self.waiting = Some(shown);
+        }
+    }
+
+    fn show_if_room(&self, shown: Shown) {
+        drop(self.sender.try_send(shown));
+    }
+
+    /// Waits for room for what is waiting.
+    async fn passed_on(&mut self) {
+        let room = self.sender.reserve().await;
+        // Without room the thread has ended; why is told by what comes of it.
+        if let (Ok(room), Some(shown)) = (room, self.waiting.take()) {
+            room.send(shown);
         }
     }
 }

@@ -11,5 +11,5 @@ mod signals;
 
 pub use exec::{Finish, exec};
 pub use input::{Input, gather};
-pub use output::{Format, Output, show_fault};
+pub use output::{Format, show_fault};
 pub use signals::{Signal, Signals};

@@ -34,6 +34,7 @@ use axum::http::{HeaderMap, Method, StatusCode, Uri};
 use axum::response::Response;
 use axum::serve::ListenerExt;
 use baton_core::{AgentRole, Message, Role, StopReason, ToolUse, Usage};
+use baton_llm::ROLE_HEADER;
 use baton_llm::script::{Ending, Failure, Line, Script};
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -41,9 +42,6 @@ use tokio::net::TcpListener;
 
 use self::append_only::AppendOnly;
 use self::respond::{json_response, respond};
-
-/// The header that names the workflow role; `main` where it is absent.
-pub const ROLE_HEADER: &str = "x-baton-role";
 
 /// The longest request body.
 const BODY_BYTES_MAX: usize = 256 << 20;

@@ -18,8 +18,18 @@ pub enum Format {
     Json,
 }
 
+/// What can be shown.
+pub(crate) enum Shown {
+    /// Something happened.
+    Event(Box<Event>),
+    /// A second has passed: countdowns go on.
+    Tick,
+    /// The person asked to stop.
+    Stopping,
+}
+
 /// Renders events.
-pub struct Output(Renderer);
+pub(crate) struct Output(Renderer);
 
 enum Renderer {
     Text(text::Text),
@@ -28,32 +38,27 @@ enum Renderer {
 
 impl Output {
     /// Renders in this format to the process's own streams.
-    pub fn new(format: Format) -> Self {
+    pub(crate) fn new(format: Format) -> Self {
         Self(match format {
             Format::Text => Renderer::Text(text::Text::new()),
             Format::Json => Renderer::Json,
         })
     }
 
-    /// Shows one event.
-    pub fn show(&mut self, event: &Event) -> io::Result<()> {
-        match &mut self.0 {
-            Renderer::Text(text) => text.show(&event.body),
-            Renderer::Json => json::show(event),
-        }
-    }
-
-    /// A second has passed: countdowns go on.
-    pub fn tick(&mut self) {
-        if let Renderer::Text(text) = &mut self.0 {
-            text.tick();
-        }
-    }
-
-    /// The person asked to stop.
-    pub fn stopping(&mut self) {
-        if let Renderer::Text(text) = &mut self.0 {
-            text.stopping();
+    /// Shows one thing.
+    pub(crate) fn show(&mut self, shown: &Shown) -> io::Result<()> {
+        match (&mut self.0, shown) {
+            (Renderer::Text(text), Shown::Event(event)) => text.show(&event.body),
+            (Renderer::Text(text), Shown::Tick) => {
+                text.tick();
+                Ok(())
+            }
+            (Renderer::Text(text), Shown::Stopping) => {
+                text.stopping();
+                Ok(())
+            }
+            (Renderer::Json, Shown::Event(event)) => json::show(event),
+            (Renderer::Json, Shown::Tick | Shown::Stopping) => Ok(()),
         }
     }
 }

@@ -145,8 +145,12 @@ impl Caps {
 
 impl Amount {
     fn of(need: &Need, output: Tokens) -> Self {
-        let usage = Usage { input_tokens: need.input, output_tokens: output, ..Usage::default() };
-        Self { tokens: need.input + output, usd: need.price.map_or(Usd::ZERO, |price| price.of(&usage)) }
+        let read = Usage { input_tokens: need.input, ..Usage::default() };
+        let cached = Usage { cache_write_tokens: need.input, ..Usage::default() };
+        let written = Usage { output_tokens: output, ..Usage::default() };
+        // Which part of the prompt goes into the provider's cache is not known before: the dearer price counts.
+        let usd = need.price.map_or(Usd::ZERO, |price| price.of(&read).max(price.of(&cached)) + price.of(&written));
+        Self { tokens: need.input + output, usd }
     }
 }
 
@@ -205,9 +209,9 @@ impl Drop for Reservation {
     }
 }
 
-/// A rough count of tokens in a text: three and a half bytes each, a little more than code and English have.
+/// A rough count of tokens in a text: three bytes each, which is more than code and English have.
 pub fn estimate_tokens(bytes: usize) -> Tokens {
-    (bytes as Tokens * 2).div_ceil(7)
+    (bytes as Tokens).div_ceil(3)
 }
 
 #[cfg(test)]

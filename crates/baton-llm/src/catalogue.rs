@@ -8,6 +8,7 @@ use baton_core::{Price, Tokens};
 use serde::{Deserialize, Serialize};
 
 use crate::model_ref::ModelRef;
+use crate::request::Effort;
 
 const SHIPPED: &str = include_str!("../models.jsonc");
 
@@ -23,6 +24,8 @@ pub struct ModelInfo {
     pub images: bool,
     /// Whether it can think before it answers.
     pub thinking: bool,
+    /// The hardest it can think.
+    pub effort_max: Effort,
     /// What it charges.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub price: Option<Price>,
@@ -31,7 +34,7 @@ pub struct ModelInfo {
 impl Default for ModelInfo {
     /// What is assumed of a model that nobody described.
     fn default() -> Self {
-        Self { context: 128_000, output: 16_000, images: true, thinking: false, price: None }
+        Self { context: 128_000, output: 16_000, images: true, thinking: true, effort_max: Effort::Max, price: None }
     }
 }
 
@@ -41,7 +44,31 @@ pub const ALIASES: [&str; 3] = ["fast", "default", "powerful"];
 /// The setting `models`: more models, or other facts about known ones.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(transparent)]
-pub struct ModelSettings(pub BTreeMap<String, ModelInfo>);
+pub struct ModelSettings(pub BTreeMap<String, ModelFacts>);
+
+/// Some facts about a model; those that are left out stay as they are.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ModelFacts {
+    context: Option<Tokens>,
+    output: Option<Tokens>,
+    images: Option<bool>,
+    thinking: Option<bool>,
+    effort_max: Option<Effort>,
+    price: Option<Price>,
+}
+
+impl ModelInfo {
+    fn amend(&mut self, facts: ModelFacts) {
+        let ModelFacts { context, output, images, thinking, effort_max, price } = facts;
+        self.context = context.unwrap_or(self.context);
+        self.output = output.unwrap_or(self.output).min(self.context);
+        self.images = images.unwrap_or(self.images);
+        self.thinking = thinking.unwrap_or(self.thinking);
+        self.effort_max = effort_max.unwrap_or(self.effort_max);
+        self.price = price.or(self.price);
+    }
+}
 
 impl Section for ModelSettings {
     const KEY: &'static str = "models";
@@ -69,7 +96,12 @@ impl Catalogue {
     /// The shipped catalogue with the person's additions on top.
     pub fn new(models: ModelSettings, aliases: AliasSettings) -> Self {
         let mut all = Self::shipped();
-        all.models.extend(models.0);
+        for (name, facts) in models.0 {
+            let mut info =
+                name.split_once('/').and_then(|(provider, name)| all.find(provider, name)).cloned().unwrap_or_default();
+            info.amend(facts);
+            all.models.insert(name, info);
+        }
         for (provider, names) in aliases.0 {
             all.aliases.entry(provider).or_default().extend(names);
         }
@@ -159,11 +191,14 @@ mod tests {
 
     #[test]
     fn settings_add_and_override() {
-        let mine = ModelInfo { context: 5, ..ModelInfo::default() };
-        let settings = ModelSettings([("anthropic/claude-sonnet-4-5".to_owned(), mine.clone())].into());
+        let text = r#"{"anthropic/claude-sonnet-4-5": {"output": 1000}, "local/m": {"context": 5}}"#;
+        let settings = serde_json::from_str(text).unwrap();
         let names = [("default".to_owned(), "m".to_owned())].into();
         let catalogue = Catalogue::new(settings, AliasSettings([("local".to_owned(), names)].into()));
-        assert_eq!(catalogue.find("anthropic", "claude-sonnet-4-5"), Some(&mine));
+        let known = catalogue.find("anthropic", "claude-sonnet-4-5").unwrap();
+        assert_eq!((known.context, known.output, known.price.is_some()), (200_000, 1_000, true));
+        let mine = catalogue.find("local", "m").unwrap();
+        assert_eq!((mine.context, mine.output, mine.price), (5, 5, None));
         assert_eq!(catalogue.alias("local", "default"), Some("m"));
     }
 }

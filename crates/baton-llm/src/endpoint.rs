@@ -139,6 +139,13 @@ pub const PRESETS: [Preset; 11] = [
 /// Looks up variables; a parameter so that tests need no real environment.
 pub type Env<'a> = &'a dyn Fn(&str) -> Option<String>;
 
+impl ProviderSettings {
+    /// The variables that hold keys by these settings: commands must not inherit them.
+    pub fn key_names(&self) -> impl Iterator<Item = String> {
+        self.0.values().filter_map(|setting| setting.key_env.clone()).filter(|name| !name.is_empty())
+    }
+}
+
 impl Endpoint {
     /// The server of a provider: settings over environment over preset.
     pub fn resolve(provider: &str, settings: &ProviderSettings, env: Env<'_>) -> Result<Self, LlmError> {
@@ -152,7 +159,7 @@ impl Endpoint {
         let env_url_name = preset.map(|preset| preset.base_url_env);
         let base_url = setting
             .base_url
-            .or_else(|| env_url_name.and_then(env))
+            .or_else(|| env_url_name.and_then(env).filter(|url| !url.trim().is_empty()))
             .or_else(|| preset.map(|preset| preset.base_url.to_owned()))
             .map(|url| url.trim_end_matches('/').to_owned())
             .filter(|url| !url.is_empty())
@@ -175,6 +182,22 @@ impl Endpoint {
             None => Auth::None,
         };
         Ok(Self { provider: provider.to_owned(), wire, base_url, auth, headers: setting.headers })
+    }
+
+    /// The base URL without what might be secret in it: for messages.
+    pub fn host(&self) -> String {
+        match reqwest::Url::parse(&self.base_url) {
+            Ok(url) => {
+                let port = url.port().map(|port| format!(":{port}")).unwrap_or_default();
+                format!(
+                    "{}://{}{port}{}",
+                    url.scheme(),
+                    url.host_str().unwrap_or("?"),
+                    url.path().trim_end_matches('/')
+                )
+            }
+            Err(_) => "its base URL".to_owned(),
+        }
     }
 }
 
@@ -206,7 +229,7 @@ fn missing_key(provider: &str, names: &[&str]) -> LlmError {
 /// The first provider whose key is in the environment.
 pub fn first_with_key(env: Env<'_>) -> Option<&'static str> {
     let has_key = |preset: &&Preset| {
-        preset.key_needed && preset.key_env.iter().any(|name| env(name).is_some_and(|key| !key.is_empty()))
+        preset.key_needed && preset.key_env.iter().any(|name| env(name).is_some_and(|key| !key.trim().is_empty()))
     };
     PRESETS.iter().find(has_key).map(|preset| preset.name)
 }
@@ -237,6 +260,10 @@ mod tests {
         assert_eq!(resolve("openai", &[key], "{}").unwrap().base_url, "https://api.openai.com/v1");
         let url = ("OPENAI_BASE_URL", "http://h/v1/");
         assert_eq!(resolve("openai", &[key, url], "{}").unwrap().base_url, "http://h/v1");
+        assert_eq!(
+            resolve("openai", &[key, ("OPENAI_BASE_URL", " ")], "{}").unwrap().host(),
+            "https://api.openai.com/v1"
+        );
         let mine = r#"{"openai":{"base_url":"http://mine","wire":"chat"}}"#;
         let endpoint = resolve("openai", &[key, url], mine).unwrap();
         assert_eq!((endpoint.base_url.as_str(), endpoint.wire), ("http://mine", Wire::Chat));

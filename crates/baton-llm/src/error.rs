@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use baton_core::{Area, Fault, Message, Tier};
+use baton_core::{Area, Fault, Message, Tier, Usage};
 use serde_json::Value;
 
 use crate::wire::{WireFailure, WireFailureKind};
@@ -23,6 +23,8 @@ pub struct LlmError {
     pub retry_after: Option<Duration>,
     /// What had arrived before it broke.
     pub partial: Option<Message>,
+    /// What it cost nevertheless; nothing if the provider never began to answer.
+    pub usage: Usage,
     /// How many attempts at this answer have failed, this one included.
     pub failures: u32,
 }
@@ -36,8 +38,12 @@ pub enum LlmErrorKind {
     Overflow,
     /// What the person gave: a script, a model's name.
     Input,
+    /// The model had nothing to say.
+    Empty,
     /// A cap that the person set.
     Budget,
+    /// It was cancelled.
+    Cancelled,
 }
 
 impl LlmError {
@@ -50,6 +56,7 @@ impl LlmError {
             hint: None,
             retry_after: None,
             partial: None,
+            usage: Usage::default(),
             failures: 0,
         }
     }
@@ -59,6 +66,11 @@ impl LlmError {
         Self { kind: LlmErrorKind::Input, ..Self::provider(Tier::UserFixable, message) }
     }
 
+    /// The person or a limit ended the call.
+    pub(crate) fn cancelled() -> Self {
+        Self { kind: LlmErrorKind::Cancelled, ..Self::provider(Tier::Permanent, "the call was cancelled") }
+    }
+
     /// Says what to do next.
     #[must_use]
     pub fn hint(mut self, hint: impl Into<String>) -> Self {
@@ -66,17 +78,18 @@ impl LlmError {
         self
     }
 
-    /// Keeps what had arrived, if anything had.
+    /// Keeps what had arrived, if anything had, and what it cost.
     #[must_use]
-    pub fn with_partial(mut self, partial: Message) -> Self {
+    pub(crate) fn with_partial(mut self, partial: Message, usage: Usage) -> Self {
         self.partial = (!partial.content.is_empty()).then_some(partial);
+        self.usage = usage;
         self
     }
 
     /// The form in which it crosses the boundary.
     pub fn fault(&self) -> Fault {
         let area = match self.kind {
-            LlmErrorKind::Provider => Area::Provider,
+            LlmErrorKind::Provider | LlmErrorKind::Empty | LlmErrorKind::Cancelled => Area::Provider,
             LlmErrorKind::Overflow | LlmErrorKind::Input => Area::Input,
             LlmErrorKind::Budget => Area::Cap,
         };
@@ -86,35 +99,40 @@ impl LlmError {
     /// What a failure inside a stream means.
     pub fn from_stream(provider: &str, failure: WireFailure) -> Self {
         let error = match failure.kind {
-            WireFailureKind::Reported { status } => classify(provider, status, &failure.message),
+            WireFailureKind::Reported { status } => classify(provider, status, &failure.message, None),
             WireFailureKind::Cut => {
                 Self::provider(Tier::Transient, format!("{provider}: the answer broke off: {}", failure.message))
             }
+            WireFailureKind::Empty => Self {
+                kind: LlmErrorKind::Empty,
+                ..Self::provider(Tier::Transient, format!("{provider}: the answer was empty"))
+            },
             WireFailureKind::Malformed => Self::provider(
                 Tier::Transient,
                 format!("{provider}: the answer is not in the expected format: {}", failure.message),
             ),
         };
-        error.with_partial(failure.partial)
+        error.with_partial(failure.partial, failure.usage)
     }
 }
 
-/// Classifies an error by its HTTP status and the provider's words.
-pub fn classify(provider: &str, status: u16, words: &str) -> LlmError {
+/// Classifies an error by its HTTP status, the provider's words, and how long it asks to wait.
+pub(crate) fn classify(provider: &str, status: u16, words: &str, wait: Option<Duration>) -> LlmError {
     let said = format!("{provider} answered {status}: {words}");
     let lower = words.to_lowercase();
     let mentions = |phrases: &[&str]| phrases.iter().any(|phrase| lower.contains(phrase));
-    match status {
-        400 | 402 | 403 | 429 if mentions(&QUOTA) => LlmError::provider(Tier::UserFixable, said)
-            .hint(format!("the account at {provider} has no credit left: add some, or choose another model with -m")),
+    let wait = wait.or_else(|| wait_in_words(&lower));
+    let error = match status {
+        // An account that can be called again in a moment is not used up, whatever it is called.
+        429 if wait.is_none() && mentions(&QUOTA) => no_credit(provider, said),
+        400 | 402 | 403 if mentions(&QUOTA) => no_credit(provider, said),
         400 | 413 | 422 if mentions(&OVERFLOW) => LlmError {
             kind: LlmErrorKind::Overflow,
-            ..LlmError::provider(Tier::Permanent, said).hint(
-                "the conversation is too long for this model: start a new one, or choose a model with more context",
-            )
+            ..LlmError::provider(Tier::Permanent, said)
+                .hint("the conversation is too long for this model: start a new one, or take one with more context")
         },
-        401 | 403 => LlmError::provider(Tier::UserFixable, said)
-            .hint(format!("the key for {provider} was not accepted: check it, or run `baton doctor`")),
+        400 if mentions(&BAD_KEY) => bad_key(provider, said),
+        401 | 403 => bad_key(provider, said),
         402 => LlmError::provider(Tier::UserFixable, said).hint(format!("pay at {provider}, or choose another model")),
         404 => LlmError::provider(Tier::Permanent, said)
             .hint("check the model's name (`baton models` lists known ones) and the base URL"),
@@ -124,7 +142,18 @@ pub fn classify(provider: &str, status: u16, words: &str) -> LlmError {
         500..=599 => LlmError::provider(Tier::Degraded, said)
             .hint(format!("{provider} is in trouble: try again later, or choose another model with -m")),
         _ => LlmError::provider(Tier::Permanent, said),
-    }
+    };
+    LlmError { retry_after: wait, ..error }
+}
+
+fn no_credit(provider: &str, said: String) -> LlmError {
+    LlmError::provider(Tier::UserFixable, said)
+        .hint(format!("the account at {provider} has no credit left: add some, or choose another model with -m"))
+}
+
+fn bad_key(provider: &str, said: String) -> LlmError {
+    LlmError::provider(Tier::UserFixable, said)
+        .hint(format!("the key for {provider} was not accepted: check it, or run `baton doctor`"))
 }
 
 /// Words of providers for an account that is used up: waiting does not help.
@@ -136,6 +165,9 @@ const QUOTA: [&str; 6] = [
     "insufficient balance",
     "insufficient credits",
 ];
+
+/// Words of providers that answer 400 to a wrong key.
+const BAD_KEY: [&str; 3] = ["api key not valid", "api_key_invalid", "invalid api key"];
 
 /// Words of providers for a history that does not fit.
 const OVERFLOW: [&str; 8] = [
@@ -149,8 +181,25 @@ const OVERFLOW: [&str; 8] = [
     "request_too_large",
 ];
 
+/// How long a provider asks to wait in so many words: `retryDelay: 15s`, `Please try again in 1m2.5s`.
+fn wait_in_words(lower: &str) -> Option<Duration> {
+    let after = ["retrydelay", "retry in", "try again in"].iter().find_map(|words| lower.split_once(words))?.1;
+    let mut rest = after.trim_start_matches([':', '"', ' ', '=']);
+    let mut wait = None;
+    loop {
+        let end = rest.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(rest.len());
+        let Ok(number) = rest[..end].trim_end_matches('.').parse::<f64>() else { return wait };
+        rest = rest[end..].trim_start();
+        let (unit, seconds) = [("ms", 0.001), ("s", 1.0), ("m", 60.0), ("h", 3600.0)]
+            .into_iter()
+            .find(|(unit, _)| rest.starts_with(unit))?;
+        rest = &rest[unit.len()..];
+        wait = Some(wait.unwrap_or_default() + Duration::try_from_secs_f64(number * seconds).ok()?);
+    }
+}
+
 /// The provider's own words in an error body, shortened.
-pub fn words_of(body: &[u8]) -> String {
+pub(crate) fn words_of(body: &[u8]) -> String {
     let text = String::from_utf8_lossy(body);
     let found = serde_json::from_str::<Value>(&text).ok().and_then(|json| {
         // Gemini and some compatible servers wrap the object in a list.
@@ -169,7 +218,7 @@ pub fn words_of(body: &[u8]) -> String {
 }
 
 /// Cuts a text at a character boundary and shows that it was cut.
-pub fn shorten(text: &str, max: usize) -> String {
+pub(crate) fn shorten(text: &str, max: usize) -> String {
     match text.char_indices().nth(max) {
         Some((end, _)) => format!("{}…", &text[..end]),
         None => text.to_owned(),
@@ -182,7 +231,7 @@ mod tests {
 
     #[test]
     fn every_status_has_its_tier() {
-        let tier = |status, words| classify("p", status, words).tier;
+        let tier = |status, words| classify("p", status, words, None).tier;
         assert_eq!(tier(401, "no"), Tier::UserFixable);
         assert_eq!(tier(404, "model: nope"), Tier::Permanent);
         assert_eq!(tier(429, "slow down"), Tier::RateLimited);
@@ -192,7 +241,30 @@ mod tests {
         assert_eq!(tier(529, "Overloaded"), Tier::Degraded);
         assert_eq!(tier(408, ""), Tier::Transient);
         assert_eq!(tier(418, ""), Tier::Permanent);
-        assert_eq!(classify("p", 400, "prompt is too long: 210000 tokens").kind, LlmErrorKind::Overflow);
+        assert_eq!(tier(400, "API key not valid. Please pass a valid API key."), Tier::UserFixable);
+        assert_eq!(classify("p", 400, "prompt is too long: 210000 tokens", None).kind, LlmErrorKind::Overflow);
+    }
+
+    #[test]
+    fn a_quota_that_clears_in_a_moment_is_a_rate_limit() {
+        // Gemini's words for its limit per minute.
+        let words =
+            "You exceeded your current quota, please check your plan and billing details. Please retry in 15.3s.";
+        let error = classify("gemini", 429, words, None);
+        assert_eq!((error.tier, error.retry_after), (Tier::RateLimited, Some(Duration::from_millis(15_300))));
+        assert_eq!(classify("gemini", 429, "billing", Some(Duration::from_secs(3))).tier, Tier::RateLimited);
+    }
+
+    #[test]
+    fn waits_are_found_in_words() {
+        let wait = |words: &str| wait_in_words(&words.to_lowercase()).map(|wait| wait.as_millis());
+        assert_eq!(wait("Rate limit reached. Please try again in 11s. Visit"), Some(11_000));
+        assert_eq!(wait("try again in 1m2.5s."), Some(62_500));
+        assert_eq!(wait("try again in 250ms"), Some(250));
+        assert_eq!(wait("retryDelay: 34s"), Some(34_000));
+        assert_eq!(wait("try again in a moment"), None);
+        assert_eq!(wait("try again in 5 apples"), None);
+        assert_eq!(wait("slow down"), None);
     }
 
     #[test]

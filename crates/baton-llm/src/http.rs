@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use baton_config::Section;
-use baton_core::{CallId, Clock, IdSource, Tier};
+use baton_core::{AgentRole, CallId, Clock, IdSource, Tier};
 use bytes::Bytes;
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use serde::{Deserialize, Serialize};
@@ -17,10 +17,13 @@ use crate::error::{LlmError, classify, shorten, words_of};
 use crate::provider::Provider;
 use crate::request::{Answer, Delta, Request};
 use crate::retry::parse_retry_after;
-use crate::wire::{Wire, WireEvent};
+use crate::wire::{Decode, Wire, WireEvent};
 
 /// The most that is read of an error's body.
 const ERROR_BODY_MAX: usize = 64 * 1024;
+
+/// Tells a scripted model server which role asks; not sent by the main agent.
+pub const ROLE_HEADER: &str = "x-baton-role";
 
 /// The setting `network`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -32,13 +35,21 @@ pub struct NetworkSettings {
     pub first_byte_timeout_ms: u64,
     /// How long an answer may be silent once it has begun.
     pub silence_timeout_ms: u64,
+    /// How long an answer may take in all: a server that only shows signs of life never ends by itself.
+    pub answer_timeout_ms: u64,
     /// A file of further certificate authorities (PEM).
     pub ca_file: Option<PathBuf>,
 }
 
 impl Default for NetworkSettings {
     fn default() -> Self {
-        Self { connect_timeout_ms: 15_000, first_byte_timeout_ms: 300_000, silence_timeout_ms: 300_000, ca_file: None }
+        Self {
+            connect_timeout_ms: 15_000,
+            first_byte_timeout_ms: 300_000,
+            silence_timeout_ms: 300_000,
+            answer_timeout_ms: 1_800_000,
+            ca_file: None,
+        }
     }
 }
 
@@ -76,7 +87,11 @@ impl HttpProvider {
         let url = format!("{}{}", self.endpoint.base_url, self.endpoint.wire.path(&request.model));
         let body = serde_json::to_vec(&self.endpoint.wire.encode(request))
             .map_err(|error| LlmError::provider(Tier::Permanent, format!("cannot encode the request: {error}")))?;
-        let sending = self.client.post(&url).header("x-baton-role", request.role.as_str()).body(body).send();
+        let mut sending = self.client.post(&url).body(body);
+        if request.role != AgentRole::default() {
+            sending = sending.header(ROLE_HEADER, request.role.as_str());
+        }
+        let sending = sending.send();
         match tokio::time::timeout(Duration::from_millis(self.limits.first_byte_timeout_ms), sending).await {
             Err(_) => Err(self.silent("gave no answer", self.limits.first_byte_timeout_ms)),
             Ok(Err(error)) => Err(self.unreachable(&error)),
@@ -108,8 +123,8 @@ impl HttpProvider {
                 Ok(None) | Err(_) => break,
             }
         }
-        let mut error = classify(self.name(), status, &words_of(&body));
-        error.retry_after = retry_after(&headers, &body, self.clock.as_ref());
+        let wait = retry_after(&headers, &body, self.clock.as_ref());
+        let mut error = classify(self.name(), status, &words_of(&body), wait);
         // Providers that know better than their status say so in this header.
         if header(&headers, "x-should-retry") == Some("false") && error.tier != Tier::UserFixable {
             error.tier = Tier::Permanent;
@@ -119,24 +134,16 @@ impl HttpProvider {
 
     fn silent(&self, what: &str, limit_ms: u64) -> LlmError {
         LlmError::provider(Tier::Transient, format!("{} {what} for {} s", self.name(), limit_ms / 1000))
-            .hint("the limits are `network.first_byte_timeout_ms` and `network.silence_timeout_ms` in the settings")
+            .hint("the limits are the settings network.first_byte_timeout_ms, silence_timeout_ms and answer_timeout_ms")
     }
 
     fn unreachable(&self, error: &reqwest::Error) -> LlmError {
         let cause = root_cause(error);
-        LlmError::provider(Tier::Transient, format!("cannot reach {} at {}: {cause}", self.name(), self.host()))
-            .hint("check the network, the proxy (HTTPS_PROXY) and the base URL; `baton doctor` shows what is in use")
-    }
-
-    /// The base URL without what might be secret in it.
-    fn host(&self) -> String {
-        match reqwest::Url::parse(&self.endpoint.base_url) {
-            Ok(url) => {
-                let port = url.port().map(|port| format!(":{port}")).unwrap_or_default();
-                format!("{}://{}{port}", url.scheme(), url.host_str().unwrap_or("?"))
-            }
-            Err(_) => "its base URL".to_owned(),
-        }
+        LlmError::provider(
+            Tier::Transient,
+            format!("cannot reach {} at {}: {cause}", self.name(), self.endpoint.host()),
+        )
+        .hint("check the network, the proxy (HTTPS_PROXY) and the base URL; `baton doctor` shows what is in use")
     }
 }
 
@@ -147,12 +154,34 @@ impl Provider for HttpProvider {
         self.check_streams(&mut response).await?;
         let ids = Arc::clone(&self.ids);
         let mut decoder = self.endpoint.wire.decoder(Box::new(move || CallId::fresh(&*ids)));
+        let limit = Duration::from_millis(self.limits.answer_timeout_ms);
+        let reading = self.read_answer(&mut response, &mut *decoder, deltas);
+        let outcome = tokio::time::timeout(limit, reading).await;
+        match outcome {
+            Ok(Ok(answer)) => Ok(answer),
+            // What a stream reports about itself comes with what had arrived.
+            Ok(Err(error)) if error.partial.is_some() => Err(error),
+            Ok(Err(error)) => Err(error.with_partial(decoder.partial(), decoder.usage())),
+            Err(_) => {
+                let error = self.silent("did not finish its answer", self.limits.answer_timeout_ms);
+                Err(error.with_partial(decoder.partial(), decoder.usage()))
+            }
+        }
+    }
+}
+
+impl HttpProvider {
+    async fn read_answer(
+        &self,
+        response: &mut reqwest::Response,
+        decoder: &mut dyn Decode,
+        deltas: &mpsc::Sender<Delta>,
+    ) -> Result<Answer, LlmError> {
         let mut events = Vec::new();
         loop {
-            match self.next_bytes(&mut response).await {
-                Ok(Some(bytes)) => decoder.push(&bytes, &mut events),
-                Ok(None) => decoder.finish(&mut events),
-                Err(error) => return Err(error.with_partial(decoder.partial())),
+            match self.next_bytes(response).await? {
+                Some(bytes) => decoder.push(&bytes, &mut events),
+                None => decoder.finish(&mut events),
             }
             for event in events.drain(..) {
                 match event {
@@ -164,9 +193,7 @@ impl Provider for HttpProvider {
             }
         }
     }
-}
 
-impl HttpProvider {
     /// A success that is no event stream is a proxy's page or a server that does not stream.
     async fn check_streams(&self, response: &mut reqwest::Response) -> Result<(), LlmError> {
         let content_type = header(response.headers(), "content-type").unwrap_or_default().to_owned();
@@ -177,7 +204,11 @@ impl HttpProvider {
         let start = shorten(String::from_utf8_lossy(&start).trim(), 200);
         Err(LlmError::provider(
             Tier::Permanent,
-            format!("{} at {} answered with {content_type}, not with a stream: {start}", self.name(), self.host()),
+            format!(
+                "{} at {} answered with {content_type}, not with a stream: {start}",
+                self.name(),
+                self.endpoint.host()
+            ),
         )
         .hint("check the base URL, and whether a proxy stands in between"))
     }

@@ -87,6 +87,16 @@ impl Limiter {
         }
     }
 
+    /// How long requests wait at the moment because the provider asked for patience.
+    pub fn wait(&self) -> Option<Duration> {
+        match self.change(|state| *state) {
+            State::Parked(until) => {
+                Some(until.saturating_duration_since(Instant::now())).filter(|wait| !wait.is_zero())
+            }
+            State::Open | State::Probing => None,
+        }
+    }
+
     fn change<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
         change(&mut self.0.state.lock().unwrap_or_else(PoisonError::into_inner))
     }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use baton_core::{Block, Clock, Message, Tier};
+use baton_core::{Block, Clock, Message, Tier, Usage};
 use tokio::sync::mpsc;
 
 use crate::error::{LlmError, classify, words_of};
@@ -26,10 +26,9 @@ impl RehearsalProvider {
 
     fn failed(&self, failure: &Failure) -> LlmError {
         let body = failure.body_text().unwrap_or_else(|| "the script says so".to_owned());
-        let mut error = classify("script", failure.status, &words_of(body.as_bytes()));
         let now = self.clock.now();
-        error.retry_after = failure.retry_after.as_ref().and_then(|after| parse_retry_after(&after.header(now), now));
-        error
+        let wait = failure.retry_after.as_ref().and_then(|after| parse_retry_after(&after.header(now), now));
+        classify("script", failure.status, &words_of(body.as_bytes()), wait)
     }
 }
 
@@ -58,11 +57,17 @@ impl Provider for RehearsalProvider {
         }
         stream(&message, deltas).await;
         match &line.ending {
-            Ending::Complete(stop) => Ok(Answer { usage: line.usage(request.prompt_bytes()), message, stop: *stop }),
-            Ending::Cut => {
-                Err(LlmError::provider(Tier::Transient, "script: the answer broke off").with_partial(message))
+            Ending::Complete(stop) => {
+                let mut usage = line.usage(request.prompt_bytes());
+                // No provider writes more than it was allowed to.
+                usage.output_tokens = usage.output_tokens.min(request.output_max);
+                Ok(Answer { message, stop: *stop, usage })
             }
-            Ending::Failed(failure) => Err(self.failed(failure).with_partial(message)),
+            Ending::Cut => {
+                let error = LlmError::provider(Tier::Transient, "script: the answer broke off");
+                Err(error.with_partial(message, Usage::default()))
+            }
+            Ending::Failed(failure) => Err(self.failed(failure).with_partial(message, Usage::default())),
         }
     }
 }

@@ -21,12 +21,23 @@ pub struct Request {
     pub output_max: u64,
     /// How hard it should think; `None` leaves it to the provider.
     pub effort: Option<Effort>,
+    /// What the model can take; encoders leave out the rest.
+    pub abilities: Abilities,
     /// Steers requests of one session to the same provider cache.
     pub cache_key: String,
     /// The role this agent plays; scripts choose their lines by it.
     pub role: AgentRole,
     /// How many attempts at this very answer have failed, as far as is recorded.
     pub failures: u32,
+}
+
+/// What a model can take.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Abilities {
+    /// It sees pictures; others get a note in their place.
+    pub images: bool,
+    /// It can think before it answers.
+    pub thinking: bool,
 }
 
 /// What a picture counts for: providers charge by area, between 1,000 and 2,000 tokens for a large one.

@@ -6,7 +6,7 @@ use baton_config::Section;
 use baton_core::{Tier, Timestamp};
 use serde::{Deserialize, Serialize};
 
-use crate::error::LlmError;
+use crate::error::{LlmError, LlmErrorKind};
 
 /// The setting `retry`: one schedule for each tier that is retried.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -85,7 +85,9 @@ impl RetryPolicy {
             Tier::Permanent | Tier::UserFixable => return None,
         };
         *failed += 1;
-        if *failed >= schedule.attempts {
+        // A model may truly have nothing more to say: one more try tells.
+        let attempts_max = if error.kind == LlmErrorKind::Empty { schedule.attempts.min(2) } else { schedule.attempts };
+        if *failed >= attempts_max {
             return None;
         }
         let delay = match error.retry_after {
@@ -93,7 +95,7 @@ impl RetryPolicy {
             Some(asked) => asked,
             None => schedule.wait(*failed, jitter),
         };
-        Some(Again { attempt: *failed, attempts_max: schedule.attempts, delay })
+        Some(Again { attempt: *failed, attempts_max, delay })
     }
 }
 

@@ -14,7 +14,7 @@ mod tests;
 use std::cell::LazyCell;
 use std::ops::Deref;
 
-use baton_core::{AgentRole, Block, Fault, Message, Role};
+use baton_core::{AgentRole, Block, Message, Role};
 
 pub use line::{Ending, Failure, Line, RetryAfter};
 
@@ -116,16 +116,6 @@ impl Script {
             return Some(line);
         }
         None
-    }
-}
-
-impl From<ScriptError> for Fault {
-    fn from(error: ScriptError) -> Self {
-        let fault = Self::input(error.to_string());
-        match error.hint {
-            Some(hint) => fault.hint(hint),
-            None => fault,
-        }
     }
 }
 

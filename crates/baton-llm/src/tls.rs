@@ -19,8 +19,16 @@ pub fn config(base_url: &str, ca_file: Option<&Path>) -> Result<ClientConfig, Ll
     let proxied =
         ["HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"].iter().any(|name| std::env::var_os(name).is_some());
     if proxied || !base_url.starts_with("http://") {
-        roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+        let native = rustls_native_certs::load_native_certs();
+        roots.add_parsable_certificates(native.certs);
         if roots.is_empty() {
+            // A machine without authorities of its own is common in containers; a wrong path is not meant.
+            if let Some(name) = ["SSL_CERT_FILE", "SSL_CERT_DIR"].iter().find(|name| std::env::var_os(name).is_some()) {
+                let why = native.errors.first().map_or_else(|| "it holds none".to_owned(), ToString::to_string);
+                return Err(
+                    LlmError::input(format!("no certificate authorities in {name}: {why}")).hint("correct or unset it")
+                );
+            }
             roots.extend(webpki_roots::TLS_SERVER_ROOTS.iter().cloned());
         }
         let extra = std::env::var_os(EXTRA_CA_ENV).map(PathBuf::from);

@@ -3,18 +3,18 @@
 //! A decoder takes bytes at any split and gives the same [`WireEvent`]s for every split. It never
 //! fails by panic or `Err`: what goes wrong in a stream is itself the last event.
 
-use baton_core::{CallId, Message};
+use baton_core::{CallId, Message, Usage};
 use serde_json::Value;
 
 use crate::request::{Answer, Delta, Request};
 
+mod anthropic;
 mod assemble;
+mod chat;
+mod fit;
+mod gemini;
+mod responses;
 mod sse;
-
-pub mod anthropic;
-pub mod chat;
-pub mod gemini;
-pub mod responses;
 
 /// What a decoder makes of a stream: any number of deltas, then exactly one of the other two.
 #[derive(Debug, Clone, PartialEq)]
@@ -36,6 +36,8 @@ pub struct WireFailure {
     pub message: String,
     /// What had arrived until then.
     pub partial: Message,
+    /// What the provider had counted until then; it charges for broken answers too.
+    pub usage: Usage,
 }
 
 /// What went wrong in a stream.
@@ -49,8 +51,10 @@ pub enum WireFailureKind {
         /// The status that this error would have had as a response.
         status: u16,
     },
-    /// The bytes are not what the format allows.
+    /// The bytes are not what the format allows, or more than any answer can be.
     Malformed,
+    /// The model ended its turn without a word or a call: thinking alone is no answer.
+    Empty,
 }
 
 /// An incremental decoder of one response.
@@ -61,10 +65,12 @@ pub trait Decode: Send {
     fn finish(&mut self, out: &mut Vec<WireEvent>);
     /// What has arrived so far, for when the connection itself fails or is cancelled.
     fn partial(&self) -> Message;
+    /// What the provider has counted so far, for the same case.
+    fn usage(&self) -> Usage;
 }
 
 /// A wire format.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Wire {
     /// Anthropic Messages.
@@ -88,13 +94,14 @@ impl Wire {
         }
     }
 
-    /// The body of a request.
+    /// The body of a request, without what the model cannot take.
     pub fn encode(self, request: &Request) -> Value {
+        let request = fit::fit(request);
         match self {
-            Self::Anthropic => anthropic::encode(request),
-            Self::Responses => responses::encode(request),
-            Self::Chat => chat::encode(request),
-            Self::Gemini => gemini::encode(request),
+            Self::Anthropic => anthropic::encode(&request),
+            Self::Responses => responses::encode(&request),
+            Self::Chat => chat::encode(&request),
+            Self::Gemini => gemini::encode(&request),
         }
     }
 

@@ -4,32 +4,45 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
-use baton_core::ToolUse;
+use baton_core::{Access, ToolUse};
 use futures_util::FutureExt;
 use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
 
-use crate::shape::{HeadTail, within_limits};
+use crate::shape::{HeadTail, in_words, within_limits};
 use crate::spool::Spool;
-use crate::{CallContext, Outcome, Progress, Registry, Workspace};
+use crate::{CallContext, Outcome, Progress, Registry, Tool, Workspace};
 
 /// How many calls run beside each other at most.
 const PARALLEL_MAX: usize = 8;
 
-/// A cancelled tool that takes longer is given up. `bash` needs up to nine seconds for the most stubborn processes.
+/// A tool without limits of its own that takes longer is given up: it may hang in a file system that is gone.
+const DEADLINE: Duration = Duration::from_mins(2);
+
+/// A cancelled tool that takes longer is given up. `bash` needs up to nine seconds for the most stubborn processes, and it
+/// is good to know whether a change was made; what only looks need not be waited for.
 const CANCEL_GRACE: Duration = Duration::from_secs(12);
+const CANCEL_GRACE_READ: Duration = Duration::from_secs(1);
 
 /// Runs the calls of an agent in its workspace.
 #[derive(Clone)]
 pub struct Executor {
     registry: Registry,
     workspace: Arc<Workspace>,
+    deadline: Duration,
 }
 
 impl Executor {
     /// Runs these tools in this workspace.
     pub fn new(registry: Registry, workspace: Arc<Workspace>) -> Self {
-        Self { registry, workspace }
+        Self { registry, workspace, deadline: DEADLINE }
+    }
+
+    /// Gives tools that have no limits of their own this much time instead of two minutes.
+    #[must_use]
+    pub fn with_deadline(mut self, deadline: Duration) -> Self {
+        self.deadline = deadline;
+        self
     }
 
     /// The tools.
@@ -66,15 +79,42 @@ impl Executor {
         if cancel.is_cancelled() {
             return Outcome::error("cancelled");
         }
+        let cancel = cancel.child_token();
+        // Work in other threads that is given up here, or dropped with the turn, is told to stop.
+        let _stop = cancel.clone().drop_guard();
         let cx = CallContext { call: call.id.clone(), workspace: Arc::clone(&self.workspace), cancel, progress };
         let work = AssertUnwindSafe(tool.run(call.input.clone(), &cx)).catch_unwind();
         let outcome = tokio::select! {
             outcome = work => outcome.unwrap_or_else(|panic| {
                 Outcome::error(format!("the tool `{}` crashed: {}", call.tool, reason(&*panic)))
             }),
-            () = overdue(&cx.cancel) => Outcome::error("cancelled; the tool did not stop in time"),
+            why = self.overdue(tool.as_ref(), &cx.cancel) => Outcome::error(why),
         };
         self.bounded(call, outcome).await
+    }
+
+    /// Waits until a tool has to be given up; why, for the model. A thread that hangs in the kernel cannot be ended: it is
+    /// left behind.
+    async fn overdue(&self, tool: &dyn Tool, cancel: &CancellationToken) -> String {
+        let deadline = async {
+            if tool.own_limits() {
+                std::future::pending::<()>().await;
+            } else {
+                tokio::time::sleep(self.deadline).await;
+            }
+        };
+        let looks = tool.access() == Access::Read;
+        let doubt = if looks { "" } else { "; it is not known what it changed: look before you repeat it" };
+        tokio::select! {
+            () = cancel.cancelled() => {
+                tokio::time::sleep(if looks { CANCEL_GRACE_READ } else { CANCEL_GRACE }).await;
+                format!("cancelled; the tool did not stop in time{doubt}")
+            }
+            () = deadline => {
+                let limit = in_words(self.deadline);
+                format!("given up: `{}` did not finish within {limit}{doubt}", tool.spec().name)
+            }
+        }
     }
 
     /// Cuts what a tool let through and keeps the whole in a file.
@@ -93,12 +133,6 @@ impl Executor {
         kept.tell(&mut outcome.meta);
         outcome
     }
-}
-
-/// Waits until a tool should have noticed that it is cancelled.
-async fn overdue(cancel: &CancellationToken) {
-    cancel.cancelled().await;
-    tokio::time::sleep(CANCEL_GRACE).await;
 }
 
 fn malformed(tool: &str, raw: &str) -> String {

@@ -8,9 +8,11 @@
 mod clean;
 mod edit_match;
 mod executor;
+mod image;
 mod ledger;
 mod process;
 mod registry;
+mod regular;
 mod save;
 mod shape;
 mod spool;
@@ -20,10 +22,10 @@ mod typed;
 mod workspace;
 
 pub use executor::Executor;
-pub use process::kill_all_now;
+pub use image::{IMAGE_BYTES_MAX, check_image, image_type};
+pub use process::{kill_all_now, protect_memory};
 pub use registry::Registry;
 pub use tool::{CallContext, Outcome, Progress, Tool};
-pub use tools::image_type;
 pub use typed::{Typed, TypedTool};
 pub use workspace::{Reach, Workspace};
 

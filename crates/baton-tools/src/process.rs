@@ -12,7 +12,7 @@ use std::process::{ExitStatus, Stdio};
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
-use rustix::process::Signal;
+use rustix::process::{DumpableBehavior, Signal, set_dumpable_behavior};
 use tokio::process::{Child, Command};
 use tokio::time::{Instant, sleep_until};
 
@@ -34,6 +34,13 @@ const CWD_FILE: &str = "BATON_CWD";
 const DRAIN_TIME_MAX: Duration = Duration::from_millis(200);
 /// How long is waited for the end of what got SIGKILL.
 const KILL_GRACE: Duration = Duration::from_secs(1);
+
+/// Keeps other processes of the same person, commands above all, from reading the environment and the memory of this one,
+/// which hold keys: `/proc/PID/environ` and `/proc/PID/mem` are closed to them, and so are debuggers and core dumps. Root
+/// is not kept out. Programs that are started from here are not affected. To be called once, at the start.
+pub fn protect_memory() -> io::Result<()> {
+    Ok(set_dumpable_behavior(DumpableBehavior::NotDumpable)?)
+}
 
 /// How long things may take.
 #[derive(Debug, Clone, Copy)]
@@ -97,7 +104,8 @@ pub(crate) async fn run(command: &str, cwd: &Path, limits: &Limits, cx: &CallCon
     let call = Arc::new(Call::begin()?);
     let cwd_file = cx.workspace.temp().join(format!("cwd.{}", call.mark()));
     let (reader, writer) = io::pipe()?;
-    let mut environment = child_environment(std::env::vars_os().filter(|(name, _)| name != "TMPDIR"));
+    let inherited = std::env::vars_os().filter(|(name, _)| name != "TMPDIR");
+    let mut environment = child_environment(inherited, cx.workspace.hidden_env());
     environment.push((tree::MARK.into(), call.mark().into()));
     environment.push((CWD_FILE.into(), cwd_file.clone().into()));
     environment.push(("TMPDIR".into(), cx.workspace.temp().into()));

@@ -1,8 +1,8 @@
 //! Saving: a file's contents are replaced as a whole or not at all, and the change is shown as a diff.
 
-use std::fs::{self, Permissions};
+use std::fs::{self, File, Metadata, Permissions};
 use std::io::{self, Write};
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, fchown};
 use std::path::Path;
 use std::time::Duration;
 
@@ -11,8 +11,8 @@ use similar::TextDiff;
 const DIFF_MAX: usize = 64 * 1024;
 const DIFF_TIME_MAX: Duration = Duration::from_millis(200);
 
-/// Puts `contents` where `target` is, through a temporary file beside it. Keeps the mode of a file that was there.
-/// `target` must have its symbolic links resolved.
+/// Puts `contents` where `target` is, through a temporary file beside it. Keeps the mode of a file that was there, and its
+/// owner and group where that is allowed. `target` must have its symbolic links resolved.
 pub(crate) fn save(target: &Path, contents: &[u8]) -> io::Result<()> {
     let old = match target.metadata() {
         Ok(old) if !old.is_file() => return Err(io::Error::other("it is not a regular file")),
@@ -38,10 +38,22 @@ pub(crate) fn save(target: &Path, contents: &[u8]) -> io::Result<()> {
         };
     temp.write_all(contents)?;
     if let Some(old) = old {
-        temp.as_file().set_permissions(old.permissions())?;
+        become_like(temp.as_file(), &old)?;
     }
     temp.persist(target)?;
     Ok(())
+}
+
+/// Gives a new file the owner, group and mode of the old one. Only root can give files away, and others not to any group:
+/// what cannot be kept is let go, and with it the bits that lend the owner's or the group's rights to whoever runs it.
+fn become_like(new: &File, old: &Metadata) -> io::Result<()> {
+    const LENT: u32 = 0o6000;
+    let now = new.metadata()?;
+    let owner_kept = now.uid() == old.uid() || fchown(new, Some(old.uid()), None).is_ok();
+    let group_kept = now.gid() == old.gid() || fchown(new, None, Some(old.gid())).is_ok();
+    let mode = if owner_kept && group_kept { old.mode() } else { old.mode() & !LENT };
+    // After the owner, since a change of that takes those bits away.
+    new.set_permissions(Permissions::from_mode(mode))
 }
 
 /// The change as a unified diff for surfaces, cut where it gets long.
@@ -74,6 +86,24 @@ mod tests {
         save(&script, b"three").unwrap();
         assert_eq!(fs::read(&twin).unwrap(), b"three");
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 2, "no temporary file is left");
+    }
+
+    #[test]
+    fn keeps_the_owner_and_the_group() {
+        const OWNER: u32 = 12_345;
+        const GROUP: u32 = 54_321;
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("theirs");
+        save(&file, b"one").unwrap();
+        // Only root can make such a file.
+        if std::os::unix::fs::chown(&file, Some(OWNER), Some(GROUP)).is_err() {
+            return;
+        }
+        fs::set_permissions(&file, Permissions::from_mode(0o4750)).unwrap();
+        save(&file, b"two").unwrap();
+        let saved = file.metadata().unwrap();
+        assert_eq!((saved.uid(), saved.gid(), saved.mode() & 0o7777), (OWNER, GROUP, 0o4750));
+        assert_eq!(fs::read(&file).unwrap(), b"two");
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use std::fmt::Write;
 use std::mem;
 use std::sync::LazyLock;
+use std::time::Duration;
 
 use memchr::{memchr, memchr_iter, memrchr, memrchr_iter};
 use regex::bytes::Regex;
@@ -41,6 +42,15 @@ pub(crate) fn cut_line(line: &str, max: usize) -> std::borrow::Cow<'_, str> {
     }
     let shown = &line[..line.floor_char_boundary(max)];
     format!("{shown}... [{} bytes cut]", line.len() - shown.len()).into()
+}
+
+/// A time as it is told.
+pub(crate) fn in_words(time: Duration) -> String {
+    match time.as_secs() {
+        0 => format!("{} ms", time.as_millis()),
+        seconds if seconds >= 600 => format!("{} min", seconds / 60),
+        seconds => format!("{seconds} s"),
+    }
 }
 
 /// The beginning of a list of lines, as far as a result may reach.

@@ -23,6 +23,11 @@ pub trait Tool: Send + Sync {
         self.access() == Access::Read
     }
 
+    /// Whether it ends by limits of its own, however long it takes. Any other tool is given up after two minutes.
+    fn own_limits(&self) -> bool {
+        self.access() == Access::Execute
+    }
+
     /// Runs one call. Failure is an [`Outcome`] too: the model reads it.
     async fn run(&self, input: Value, cx: &CallContext) -> Outcome;
 }
@@ -34,7 +39,7 @@ pub struct CallContext {
     pub call: CallId,
     /// Where it works.
     pub workspace: Arc<Workspace>,
-    /// Set when the turn is cancelled: stop and clean up.
+    /// Set when the turn is cancelled or the call given up: stop, change nothing more, and clean up.
     pub cancel: CancellationToken,
     /// Told about output while the tool runs.
     pub progress: Progress,

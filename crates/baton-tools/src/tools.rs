@@ -15,5 +15,4 @@ pub(crate) use glob::Glob;
 pub(crate) use grep::Grep;
 pub(crate) use ls::Ls;
 pub(crate) use read::Read;
-pub use read::image_type;
 pub(crate) use write::Write;

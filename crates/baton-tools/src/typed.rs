@@ -19,6 +19,8 @@ pub trait TypedTool: Send + Sync {
     const DESCRIPTION: &'static str;
     /// What it does to the world.
     const ACCESS: Access;
+    /// Whether it ends by limits of its own; see [`Tool::own_limits`].
+    const OWN_LIMITS: bool = matches!(Self::ACCESS, Access::Execute);
 
     /// Runs one call. An error is read by the model: it says what is wrong and what to do.
     fn call(&self, input: Self::Input, cx: &CallContext) -> impl Future<Output = Result<Outcome, String>> + Send;
@@ -69,6 +71,10 @@ impl<T: TypedTool> Tool for Typed<T> {
 
     fn access(&self) -> Access {
         T::ACCESS
+    }
+
+    fn own_limits(&self) -> bool {
+        T::OWN_LIMITS
     }
 
     async fn run(&self, input: Value, cx: &CallContext) -> Outcome {

@@ -26,6 +26,7 @@ pub struct Workspace {
     extra: Vec<PathBuf>,
     outputs: PathBuf,
     reach: Reach,
+    hidden_env: Vec<String>,
     temp: TempDir,
     cwd: Mutex<PathBuf>,
     ledger: Ledger,
@@ -40,6 +41,7 @@ impl Workspace {
             extra: Vec::new(),
             outputs: outputs.into(),
             reach,
+            hidden_env: Vec::new(),
             temp: tempfile::Builder::new().prefix("baton-").permissions(Permissions::from_mode(0o700)).tempdir()?,
             ledger: Ledger::default(),
             root,
@@ -56,6 +58,14 @@ impl Workspace {
     pub fn in_dir(self, dir: &Path) -> io::Result<Self> {
         self.set_cwd(dir.canonicalize()?);
         Ok(self)
+    }
+
+    /// Commands do not get the variables of these names. Those whose names tell that they carry a secret are never handed
+    /// on; this is for secrets whose names do not, such as a key in a variable that the settings name.
+    #[must_use]
+    pub fn hide_env(mut self, names: impl IntoIterator<Item = String>) -> Self {
+        self.hidden_env.extend(names);
+        self
     }
 
     /// The project.
@@ -80,6 +90,11 @@ impl Workspace {
 
     pub(crate) fn set_cwd(&self, dir: PathBuf) {
         *self.cwd.lock().unwrap_or_else(PoisonError::into_inner) = dir;
+    }
+
+    /// The names of the variables that commands do not get.
+    pub(crate) fn hidden_env(&self) -> &[String] {
+        &self.hidden_env
     }
 
     pub(crate) fn ledger(&self) -> &Ledger {

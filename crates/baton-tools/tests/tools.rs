@@ -1,68 +1,17 @@
 //! The tools as an agent calls them: through the executor, on real files and with real processes.
 
+mod scene;
+
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
-use std::path::PathBuf;
-use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, SystemTime};
 
 use async_trait::async_trait;
-use baton_core::{Access, CallId, ToolSpec, ToolUse};
-use baton_tools::{CallContext, Executor, Outcome, Progress, Reach, Registry, Tool, Workspace};
+use baton_core::{Access, ToolSpec, ToolUse};
+use baton_tools::{CallContext, Outcome, Progress, Registry, Tool};
+use scene::{Scene, call};
 use serde_json::{Value, json};
-use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
-
-struct Scene {
-    _dir: TempDir,
-    root: PathBuf,
-    executor: Executor,
-}
-
-impl Scene {
-    fn new() -> Self {
-        let dir = tempfile::tempdir().unwrap();
-        let root = dir.path().canonicalize().unwrap().join("work");
-        fs::create_dir(&root).unwrap();
-        let workspace = Workspace::new(&root, dir.path().join("outputs"), Reach::Inside).unwrap();
-        let registry = Registry::builtin().with(Odd::new("flood")).with(Odd::new("crash"));
-        let executor = Executor::new(registry, Arc::new(workspace));
-        Self { _dir: dir, root, executor }
-    }
-
-    fn file(&self, path: &str, contents: impl AsRef<[u8]>) -> &Self {
-        let path = self.root.join(path);
-        fs::create_dir_all(path.parent().unwrap()).unwrap();
-        fs::write(path, contents).unwrap();
-        self
-    }
-
-    fn contents(&self, path: &str) -> Vec<u8> {
-        fs::read(self.root.join(path)).unwrap()
-    }
-
-    async fn run(&self, tool: &str, input: Value) -> Outcome {
-        self.executor.run(&call(tool, input), CancellationToken::new(), Progress::none()).await
-    }
-
-    /// What a successful call says.
-    async fn ok(&self, tool: &str, input: Value) -> String {
-        let outcome = self.run(tool, input).await;
-        assert!(!outcome.is_error, "{}", outcome.text);
-        outcome.text
-    }
-
-    /// What a failed call says.
-    async fn error(&self, tool: &str, input: Value) -> String {
-        let outcome = self.run(tool, input).await;
-        assert!(outcome.is_error, "{}", outcome.text);
-        outcome.text
-    }
-}
-
-fn call(tool: &str, input: Value) -> ToolUse {
-    ToolUse { id: CallId::new("call_1"), tool: tool.to_owned(), input, malformed: None }
-}
 
 /// A tool that misbehaves.
 struct Odd(ToolSpec);
@@ -91,7 +40,7 @@ impl Tool for Odd {
 
 #[tokio::test]
 async fn whatever_happens_there_is_an_answer() {
-    let scene = Scene::new();
+    let scene = Scene::with(Registry::builtin().with(Odd::new("flood")).with(Odd::new("crash")));
     assert_eq!(
         scene.error("bsh", json!({})).await,
         "there is no tool `bsh`; the tools are: read, write, edit, bash, glob, grep, ls, flood, crash"
@@ -153,11 +102,10 @@ async fn read_numbers_lines_and_goes_on_where_it_stopped() {
 async fn read_is_quick_in_huge_files() {
     let scene = Scene::new();
     scene.file("huge", "line\n".repeat(3_000_000));
-    fs::File::options().write(true).open(scene.root.join("huge")).unwrap().set_len(10 << 30).unwrap();
-    let started = Instant::now();
+    // Whoever reads it to its end is given up long before.
+    fs::File::options().write(true).open(scene.root.join("huge")).unwrap().set_len(4 << 40).unwrap();
     let text = scene.ok("read", json!({"path": "huge", "offset": 1000, "limit": 2})).await;
     assert!(text.starts_with("  1000\tline\n  1001\tline\n[more"), "{text}");
-    assert!(started.elapsed() < Duration::from_secs(2));
 }
 
 #[tokio::test]
@@ -176,12 +124,31 @@ async fn read_refuses_what_it_cannot_show() {
     scene.ok("bash", json!({"command": "mkfifo pipe"})).await;
     assert!(scene.error("read", json!({"path": "pipe"})).await.contains("not a file"));
 
-    scene.file("dot.png", b"\x89PNG\r\n\x1a\n....");
+    assert!(scene.error("read", json!({"path": "/proc/self/environ"})).await.contains("may hold secrets"));
+    assert!(
+        scene.error("grep", json!({"path": "/proc/self/environ", "pattern": "P"})).await.contains("may hold secrets")
+    );
+    assert!(scene.error("grep", json!({"path": "pipe", "pattern": "x"})).await.contains("not a file"));
+    assert!(scene.error("edit", json!({"path": "pipe", "old": "a", "new": "b"})).await.contains("not a regular file"));
+    assert!(scene.error("write", json!({"path": "pipe", "content": "x"})).await.contains("not a regular file"));
+    assert!(scene.ok("read", json!({"path": "/proc/meminfo"})).await.contains("MemTotal"));
+}
+
+#[tokio::test]
+async fn read_shows_pictures_that_models_take() {
+    let scene = Scene::new();
+    let png = |side: u32| [&b"\x89PNG\r\n\x1a\n\0\0\0\x0dIHDR"[..], &side.to_be_bytes(), &[0, 0, 0, 9]].concat();
+    scene.file("dot.png", png(9)).file("wide.png", png(9_000)).file("broken.png", &png(9)[..20]);
+    scene.file("large.png", [png(9), vec![0; 3_750_000]].concat());
     let outcome = scene.run("read", json!({"path": "dot.png"})).await;
     assert_eq!(
         (outcome.images[0].media_type.as_str(), outcome.text.as_str()),
-        ("image/png", "dot.png: image/png, 12 bytes")
+        ("image/png", "dot.png: image/png, 24 bytes")
     );
+    for (path, why) in [("wide.png", "9000 x 9 pixels"), ("large.png", "3750024 bytes"), ("broken.png", "damaged")] {
+        let text = scene.error("read", json!({"path": path})).await;
+        assert!(text.starts_with(&format!("{path} cannot be shown: it ")) && text.contains(why), "{text}");
+    }
 }
 
 #[tokio::test]
@@ -310,30 +277,6 @@ async fn ls_shows_kinds_and_sizes() {
     fs::create_dir(scene.root.join("none")).unwrap();
     assert_eq!(scene.ok("ls", json!({"path": "none"})).await, "(empty)");
     assert!(scene.error("ls", json!({"path": "b.txt"})).await.starts_with("cannot list b.txt"));
-}
-
-/// The largest this process has ever been, in KiB.
-fn peak_kib() -> u64 {
-    let status = fs::read_to_string("/proc/self/status").unwrap();
-    let line = status.lines().find(|line| line.starts_with("VmHWM:")).unwrap();
-    line.split_ascii_whitespace().nth(1).unwrap().parse().unwrap()
-}
-
-/// A gigabyte where the compiler optimises, a part of it where it does not.
-const FLOOD_BYTES: usize = if cfg!(debug_assertions) { 50_000_000 } else { 500_000_000 };
-
-#[tokio::test]
-async fn a_flood_of_output_takes_no_memory() {
-    let scene = Scene::new();
-    let before = peak_kib();
-    for source in ["tr '\\0' x </dev/zero", "yes some longer line of output"] {
-        let started = Instant::now();
-        let text = scene.ok("bash", json!({"command": format!("{source} | head -c {FLOOD_BYTES}")})).await;
-        println!("{source}: {} MB in {:?}", FLOOD_BYTES / 1_000_000, started.elapsed());
-        assert!(text.len() <= 50 * 1024 && text.contains("output: "), "{text}");
-    }
-    // Other tests run in this process, too.
-    assert!(peak_kib() - before < 100_000, "{} KiB", peak_kib() - before);
 }
 
 #[tokio::test]

@@ -29,6 +29,8 @@ pub struct Setup {
     pub warnings: Vec<Warning>,
     /// The settings files that count, present or not.
     pub files: Vec<PathBuf>,
+    /// Variables that commands must not inherit, besides those that look like secrets.
+    pub hidden: Vec<String>,
     add_dirs: Vec<PathBuf>,
 }
 
@@ -72,7 +74,7 @@ impl Setup {
         let warnings = reader.finish();
         let files = files.into_iter().map(|(_, file)| file).collect();
         let add_dirs = global.add_dir.clone();
-        Ok(Self { cwd, places, project, llm, model, limits, warnings, files, add_dirs })
+        Ok(Self { cwd, places, project, llm, model, limits, warnings, files, hidden: Vec::new(), add_dirs })
     }
 
     /// The project's state directory, made if need be.
@@ -88,7 +90,7 @@ impl Setup {
     }
 
     /// What the person should know before the work begins.
-    pub fn notices(&self) -> Vec<String> {
+    fn notices(&self) -> Vec<String> {
         let mut notices: Vec<String> = self.warnings.iter().map(ToString::to_string).collect();
         if self.project.kind == RootKind::TooWide {
             notices.push(format!("{} is too wide to work in: Baton stays read-only", self.project.root.display()));
@@ -118,6 +120,12 @@ impl Setup {
             branch: self.project.branch(),
         };
         let instructions = find_instructions(&self.places.config_dir, &self.project.root, &self.cwd);
+        let is_capped = self.limits.usd.or(request.limits.usd).is_some();
+        if is_capped && model.price().is_none() {
+            let message = format!("the price of {} is not known, so a cap on money cannot be kept", model.name);
+            let hint = format!("give its price in the settings (models, \"{}\"), or cap tokens instead", model.name);
+            return Err(Fault::input(message).hint(hint));
+        }
         let caps = |limits: &TurnLimits| Caps { tokens: limits.tokens, usd: limits.usd };
         let process = Budget::new("process", caps(&self.limits));
         let session = Budget::new("session", caps(&request.limits));
@@ -131,6 +139,7 @@ impl Setup {
             budgets: vec![process, session],
             role: AgentRole::default(),
             opening: opening(&environment, &instructions),
+            notices: self.notices().into_iter().chain(instructions.notices).collect(),
         })
     }
 
@@ -142,7 +151,8 @@ impl Setup {
         let root = &self.project.root;
         let mut workspace = Workspace::new(root, self.state_dir()?.join("outputs"), reach)
             .and_then(|workspace| workspace.in_dir(&self.cwd))
-            .map_err(|error| unusable(root, error))?;
+            .map_err(|error| unusable(root, error))?
+            .hide_env(self.llm.providers.key_names().chain(self.hidden.clone()));
         for dir in &self.add_dirs {
             let dir = self.cwd.join(dir);
             workspace = workspace.add_dir(&dir).map_err(|error| unusable(&dir, error))?;
@@ -161,10 +171,14 @@ fn working_directory(dir: Option<&Path>) -> Result<PathBuf, Fault> {
     if cwd.is_dir() { Ok(cwd) } else { Err(unusable("it is not a directory".to_owned())) }
 }
 
-/// The runtime everything runs on: one thread, with helpers for work that blocks.
-pub fn runtime() -> Result<tokio::runtime::Runtime, Fault> {
-    tokio::runtime::Builder::new_current_thread()
+/// Runs work to its end on one thread, with helpers for what blocks. A helper that is stuck in the
+/// kernel is not waited for: the process ends without it.
+pub fn block_on<T>(work: impl Future<Output = Result<T, Fault>>) -> Result<T, Fault> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
-        .map_err(|error| Fault::internal(format!("cannot start: {error}")))
+        .map_err(|error| Fault::internal(format!("cannot start: {error}")))?;
+    let outcome = runtime.block_on(work);
+    runtime.shutdown_background();
+    outcome
 }

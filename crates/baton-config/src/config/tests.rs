@@ -49,6 +49,23 @@ fn unknown_keys_are_named_with_file_and_line() {
     assert_eq!(said, ["u.jsonc:3: unknown setting `limits.stepz`", "u.jsonc:4: unknown setting `modle`"]);
 }
 
+#[derive(Debug, Default, Deserialize)]
+struct Models(BTreeMap<String, Limits>);
+
+impl Section for Models {
+    const KEY: &'static str = "models";
+    const FROM_PROJECT: bool = false;
+}
+
+#[test]
+fn keys_may_hold_dots() {
+    let text = "{\n\"models\": {\n\n\"openai/gpt-5.2\": {\"stepz\": 1}}}";
+    let config = Config::new(vec![file(LayerKind::User, "u.jsonc", text)]);
+    let mut reader = config.reader();
+    assert_eq!(reader.section::<Models>().unwrap().0.len(), 1);
+    assert_eq!(reader.finish()[0].to_string(), "u.jsonc:4: unknown setting `models.openai/gpt-5.2.stepz`");
+}
+
 #[test]
 fn a_wrong_value_is_named_with_file_and_line() {
     let config = Config::new(vec![file(LayerKind::User, "u.jsonc", "{\n\"limits\": {\n\n\"steps\": \"many\"}}")]);

@@ -1,5 +1,6 @@
 //! Text for people and pipes: the answer on stdout, everything else on stderr.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::io::{self, IsTerminal, Write};
 use std::time::{Duration, Instant};
@@ -21,6 +22,12 @@ const SUMMARY_MAX: usize = 100;
 fn talk(text: fmt::Arguments<'_>, end: &str) {
     // Whoever closed stderr does not want to hear.
     drop(anstream::stderr().write_all(format!("{text}{end}").as_bytes()));
+}
+
+/// Text of models and programs without what a terminal would obey: it could retitle, clear or answer for the person.
+fn harmless(text: &str) -> Cow<'_, str> {
+    let obeyed = |c: char| c.is_control() && c != '\n' && c != '\t';
+    if text.contains(obeyed) { Cow::Owned(text.replace(obeyed, "\u{FFFD}")) } else { Cow::Borrowed(text) }
 }
 
 macro_rules! say {
@@ -63,8 +70,8 @@ impl Text {
         match body {
             EventBody::MessageDelta { text } if self.is_live => {
                 self.is_line_open = !text.ends_with('\n');
-                let mut stdout = anstream::stdout().lock();
-                stdout.write_all(text.as_bytes())?;
+                let mut stdout = io::stdout().lock();
+                stdout.write_all(harmless(text).as_bytes())?;
                 stdout.flush()?;
             }
             EventBody::MessageEnded { stop, .. } => {
@@ -75,17 +82,17 @@ impl Text {
             }
             EventBody::ToolStarted { tool, input, .. } => {
                 self.end_line()?;
-                say!("{DIM}●{DIM:#} {tool} {DIM}{}{DIM:#}", summary(input));
+                say!("{DIM}●{DIM:#} {} {DIM}{}{DIM:#}", harmless(tool), harmless(&summary(input)));
             }
             EventBody::ToolEnded { output, is_error: true, .. } => {
                 self.refused += u32::from(output.starts_with("refused: "));
-                say!("  {YELLOW}✗ {}{YELLOW:#}", last_words(output));
+                say!("  {YELLOW}✗ {}{YELLOW:#}", harmless(&last_words(output)));
             }
             EventBody::Retrying { attempt, attempts_max, delay_ms, tier, reason, .. } => {
                 self.end_line()?;
                 self.retrying(*attempt, *attempts_max, Duration::from_millis(*delay_ms), *tier, reason);
             }
-            EventBody::Noticed { text } => say!("{YELLOW}note:{YELLOW:#} {text}"),
+            EventBody::Noticed { text } => say!("{YELLOW}note:{YELLOW:#} {}", harmless(text)),
             EventBody::Failed(fault) => {
                 self.end_line()?;
                 show_fault(fault);
@@ -113,7 +120,7 @@ impl Text {
 
     fn retrying(&mut self, attempt: u32, attempts_max: u32, delay: Duration, tier: Tier, reason: &str) {
         let colour = if tier == Tier::RateLimited { CYAN } else { YELLOW };
-        say!("{colour}{reason}{colour:#}");
+        say!("{colour}{}{colour:#}", harmless(reason));
         let what = format!("attempt {} of {attempts_max}", attempt + 1);
         if self.is_stderr_terminal {
             self.countdown = Some(Countdown { until: Instant::now() + delay, what });
@@ -164,9 +171,9 @@ impl Text {
 
 /// An error with what to do next; also how the binary reports what went wrong before a turn.
 pub fn show_fault(fault: &Fault) {
-    say!("{RED}error:{RED:#} {fault}");
+    say!("{RED}error:{RED:#} {}", harmless(&fault.message));
     if let Some(hint) = &fault.hint {
-        say!("{CYAN}hint:{CYAN:#} {hint}");
+        say!("{CYAN}hint:{CYAN:#} {}", harmless(hint));
     }
 }
 
@@ -196,4 +203,29 @@ fn last_words(text: &str) -> String {
 
 fn seconds(duration: Duration) -> String {
     format!("{:.1} s", duration.as_secs_f64())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn terminals_are_not_told_what_to_do() {
+        assert_eq!(harmless("a\tb\nü 世界"), "a\tb\nü 世界");
+        assert_eq!(harmless("\x1b]0;title\x07\r\u{9b}31m"), "\u{FFFD}]0;title\u{FFFD}\u{FFFD}\u{FFFD}31m");
+    }
+
+    #[test]
+    fn the_end_of_a_failure_is_told() {
+        assert_eq!(last_words("one\ntwo\n\n[exit 3]"), "two [exit 3]");
+        assert_eq!(last_words("refused: no"), "refused: no");
+        assert_eq!(last_words(""), "failed");
+    }
+
+    #[test]
+    fn a_call_is_summed_up_by_its_telling_field() {
+        assert_eq!(summary(&serde_json::json!({"command": "a\nb"})), "a …");
+        assert_eq!(summary(&serde_json::json!({"path": "p", "old": "x"})), "p");
+        assert_eq!(summary(&serde_json::json!({})), "{}");
+    }
 }

@@ -20,6 +20,7 @@ fn request() -> Request {
         messages: vec![Message::user("hi")],
         output_max: 1_000,
         effort: None,
+        abilities: crate::request::Abilities { images: true, thinking: true },
         cache_key: "k".into(),
         role: AgentRole::default(),
         failures: 0,
@@ -32,7 +33,7 @@ async fn play(script: &str, budgets: &[Budget]) -> (Result<Answer, LlmError>, Ve
     let provider = RehearsalProvider::new(Script::parse("test", script).unwrap(), clock());
     let model = gate.model("script/test".parse().unwrap(), None, Arc::new(provider));
     let (sender, mut events) = mpsc::channel(100);
-    let outcome = gate.call(&model, &mut request(), budgets, &sender).await;
+    let outcome = gate.call(&model, &mut request(), budgets, &sender, &CancellationToken::new()).await;
     drop(sender);
     let mut told = Vec::new();
     while let Some(event) = events.recv().await {
@@ -61,9 +62,9 @@ async fn a_cut_answer_is_kept_told_and_asked_for_again() {
     let (outcome, told) = play(script, &[]).await;
     assert_eq!(outcome.unwrap().message.text(), "whole");
     assert!(matches!(&told[0], CallEvent::Delta(Delta::Text(text)) if text == "half an ans"));
-    assert!(
-        matches!(&told[1], CallEvent::Broken(partial) if partial.role == Role::Assistant && partial.text() == "half an ans")
-    );
+    let CallEvent::Broken { partial: Some(partial), usage } = &told[1] else { panic!("{told:?}") };
+    assert_eq!((partial.role, partial.text()), (Role::Assistant, "half an ans".to_owned()));
+    assert!(usage.input_tokens > 0 && usage.output_tokens == 4);
     assert!(matches!(&told[2], CallEvent::Retrying { tier: Tier::Transient, .. }));
 }
 
@@ -88,4 +89,37 @@ async fn what_a_broken_answer_cost_is_counted() {
                     {"say":"whole","usage":{"input":10,"output":5}}"#;
     play(script, std::slice::from_ref(&budget)).await.0.unwrap();
     assert_eq!(budget.spent().0, 15 + estimate_tokens(request().prompt_bytes()) + estimate_tokens(14));
+}
+
+#[tokio::test]
+async fn a_cancelled_call_keeps_and_charges_what_had_arrived() {
+    let gate = Gate::new(RetryPolicy::default(), clock());
+    let script = Script::parse("test", r#"{"say":"half an answer","fail":{"status":429,"retry_after":100}}"#).unwrap();
+    let model = gate.model("script/test".parse().unwrap(), None, Arc::new(RehearsalProvider::new(script, clock())));
+    let (sender, mut events) = mpsc::channel(100);
+    let (cancel, budget) = (CancellationToken::new(), Budget::new("session", Caps::default()));
+    let mut request = request();
+    let call = gate.call(&model, &mut request, std::slice::from_ref(&budget), &sender, &cancel);
+    let cancelling = async {
+        while !matches!(events.recv().await, Some(CallEvent::Retrying { .. })) {}
+        cancel.cancel();
+    };
+    let (outcome, ()) = tokio::join!(call, cancelling);
+    assert_eq!(outcome.unwrap_err().kind, LlmErrorKind::Cancelled);
+    assert!(budget.spent().0 > 4);
+}
+
+#[tokio::test]
+async fn the_tighter_of_two_budgets_counts() {
+    let (wide, tight) =
+        (Budget::new("process", Caps::default()), Budget::new("session", Caps { tokens: Some(800), usd: None }));
+    let line = r#"{"say":"ok","usage":{"input":300,"output":300},"repeat":true}"#;
+    let both = [wide.clone(), tight.clone()];
+    play(line, &both).await.0.unwrap();
+    let refused = play(line, &both).await.0.unwrap_err();
+    assert_eq!((refused.kind, wide.spent().0), (LlmErrorKind::Budget, 600));
+    assert!(refused.message.starts_with("the session budget"), "{refused}");
+    // What the refused call had set aside on the other level is free again.
+    play(line, std::slice::from_ref(&wide)).await.0.unwrap();
+    assert_eq!(wide.spent().0, 1_200);
 }

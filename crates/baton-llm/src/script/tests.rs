@@ -135,7 +135,7 @@ fn an_endless_failure_stays_and_is_no_obstacle_to_the_replay() {
 fn exhausted_says_where_and_what_to_do() {
     let script = script("{\"say\":\"a\"}\n{\"say\":\"b\",\"role\":\"other\"}");
     let messages = [Message::user("x"), Message::assistant("a"), Message::user("y")];
-    let fault = Fault::from(script.pick(&main_role(), &messages, 0).unwrap_err());
+    let fault = crate::LlmError::from(script.pick(&main_role(), &messages, 0).unwrap_err()).fault();
     assert_eq!(fault.message, "script demo.jsonl line 2: no line is left for role `main` after 1 answers");
     assert!(fault.hint.unwrap().contains("repeat"));
 }

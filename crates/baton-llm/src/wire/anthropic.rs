@@ -16,17 +16,17 @@ const WIRE: &str = "anthropic";
 /// Reasoning that the provider hides: the token is its encrypted form.
 const WIRE_REDACTED: &str = "anthropic-redacted";
 
-/// Claude models from before adaptive thinking. The list is closed: later models have other names.
-const BUDGETED: [&str; 5] = ["claude-3", "-4-0", "-4-1", "-4-5", "-4-2025"];
+/// The first version of Claude that decides by itself how long to think.
+const ADAPTIVE_SINCE: (u64, u64) = (4, 6);
 const BUDGET_MIN: u64 = 1024;
 
 /// The path below the base URL.
-pub fn path() -> String {
+pub(super) fn path() -> String {
     "/v1/messages".to_owned()
 }
 
 /// The body of a request.
-pub fn encode(request: &Request) -> Value {
+pub(super) fn encode(request: &Request) -> Value {
     let mut messages: Vec<_> = request.messages.iter().filter_map(message).collect();
     // The previous request ended at the user message before the last. Its mark stays, because the
     // provider looks for a cached prefix only some 20 blocks back from each mark.
@@ -67,7 +67,7 @@ fn mark(list: Option<&mut Vec<Value>>) {
 /// Newer models decide by themselves how long to think and take an effort; for older models, and for
 /// other makers' models behind this format, a budget is set.
 fn think(body: &mut Value, effort: Effort, request: &Request) {
-    if request.model.contains("claude") && !BUDGETED.iter().any(|name| request.model.contains(name)) {
+    if is_adaptive(&request.model) {
         let level = if effort == Effort::Minimal { "low" } else { effort.name() };
         body["output_config"] = json!({"effort": level});
         if effort != Effort::Minimal {
@@ -87,6 +87,20 @@ fn think(body: &mut Value, effort: Effort, request: &Request) {
     if budget >= BUDGET_MIN {
         body["thinking"] = json!({"type": "enabled", "budget_tokens": budget});
     }
+}
+
+/// Whether a model takes an effort: any Claude but the old ones. Where it is hosted changes what
+/// stands around its name (`us.anthropic.claude-opus-4-1-20250805-v1:0`, `claude-sonnet-4@20250514`),
+/// and its generation decides whether the version comes before or after the family.
+fn is_adaptive(model: &str) -> bool {
+    let model = model.to_ascii_lowercase();
+    let Some((_, name)) = model.split_once("claude") else { return false };
+    // Longer numbers are dates.
+    let number = |word: &str| word.parse().ok().filter(|_| word.len() <= 2);
+    let mut words = name.split(|c: char| !c.is_ascii_alphanumeric());
+    let Some(major) = words.find_map(number) else { return true };
+    let minor = words.next().and_then(number).unwrap_or(0);
+    (major, minor) >= ADAPTIVE_SINCE
 }
 
 /// A message; consecutive ones of one role are joined by the provider itself. Some messages come to
@@ -150,17 +164,17 @@ fn portable(id: &CallId) -> String {
 }
 
 /// A decoder. The answer is whole only with `message_stop`: a stop reason without it is a cut stream.
-pub type Decoder = assemble::Decoder<Anthropic>;
+pub(super) type Decoder = assemble::Decoder<Anthropic>;
 
 impl Decoder {
     /// A decoder for one response.
-    pub fn new() -> Self {
+    pub(super) fn new() -> Self {
         Self::of(Anthropic { stop: StopReason::EndTurn, usage: Usage::default() })
     }
 }
 
 /// The state of one response.
-pub struct Anthropic {
+pub(super) struct Anthropic {
     stop: StopReason,
     usage: Usage,
 }
@@ -274,11 +288,15 @@ impl Format for Anthropic {
                     self.stop = stop_reason(&reason);
                 }
             }
-            Event::MessageStop => return Ok(Some(End::Complete { stop: self.stop, usage: self.usage })),
-            Event::Error { error } => return Ok(Some(End::problem(&error))),
+            Event::MessageStop => return Ok(Some(End::Complete(self.stop))),
+            Event::Error { error } => return Ok(Some(End::problem(&error, 500))),
             Event::Other => {}
         }
         Ok(None)
+    }
+
+    fn usage(&self) -> Usage {
+        self.usage
     }
 }
 

@@ -9,9 +9,14 @@ use crate::request::{Answer, Delta};
 
 #[cfg(test)]
 pub(super) mod testing;
+#[cfg(test)]
+mod tests;
+
+/// The most bytes that an answer may have. A server that says more is broken, or means harm.
+const ANSWER_BYTES_MAX: usize = 64 << 20;
 
 /// What distinguishes one wire format from another, once events are cut apart.
-pub trait Format: Send {
+pub(super) trait Format: Send {
     /// How the format tells blocks of one answer apart.
     type Key: Copy + PartialEq + Send;
 
@@ -22,18 +27,16 @@ pub trait Format: Send {
     fn eof(&mut self) -> Option<End> {
         None
     }
+
+    /// What the provider has counted so far.
+    fn usage(&self) -> Usage;
 }
 
 /// How an answer ended.
 #[derive(Debug)]
-pub enum End {
-    /// It is whole.
-    Complete {
-        /// As the provider gave it.
-        stop: StopReason,
-        /// As the provider gave it.
-        usage: Usage,
-    },
+pub(super) enum End {
+    /// It is whole; the reason is the provider's.
+    Complete(StopReason),
     /// It will never be.
     Failed {
         /// What went wrong.
@@ -50,14 +53,27 @@ impl End {
     }
 
     /// The provider reported an error as an object. They agree on `message` alone: what kind of error
-    /// it is may stand in any of three fields, as a word or as a status.
-    pub(super) fn problem(error: &Value) -> Self {
-        let words = || ["code", "type", "status"].iter().filter_map(|field| error[field].as_str());
+    /// it is may stand in any of three fields, as a word or as a status. `unknown` is the status of a
+    /// word that is not known here.
+    pub(super) fn problem(error: &Value, unknown: u16) -> Self {
+        // An error of the type `error` is of no type.
+        let words =
+            || ["code", "type", "status"].iter().filter_map(|field| error[field].as_str().filter(|it| *it != "error"));
         let digits = error["code"].as_u64().and_then(|code| u16::try_from(code).ok());
         let status = digits.filter(|status| (400..600).contains(status)).or_else(|| words().find_map(status_of));
+        let status = status.unwrap_or(if words().next().is_some() { unknown } else { 500 });
         let code = words().next().map_or_else(|| digits.unwrap_or(500).to_string(), str::to_owned);
-        let message = error["message"].as_str().map_or_else(|| error.to_string(), str::to_owned);
-        Self::reported(status.unwrap_or(500), &code, &message)
+        let mut message = error["message"].as_str().map_or_else(|| error.to_string(), str::to_owned);
+        // Gemini says here how long to wait, and in its words only sometimes.
+        let mut details = error["details"].as_array().into_iter().flatten();
+        if let Some(delay) = details.find_map(|detail| detail["retryDelay"].as_str()) {
+            message = format!("{message}; retryDelay: {delay}");
+        }
+        Self::reported(status, &code, &message)
+    }
+
+    fn malformed(message: String) -> Self {
+        Self::Failed { kind: WireFailureKind::Malformed, message }
     }
 }
 
@@ -68,23 +84,27 @@ pub(super) fn count(usage: &Value, pointer: &str) -> Tokens {
 
 /// The HTTP status of an error that is told in a word, or in digits.
 fn status_of(code: &str) -> Option<u16> {
-    Some(match code {
-        "invalid_request_error" | "invalid_prompt" | "context_length_exceeded" => 400,
-        "authentication_error" | "invalid_api_key" => 401,
+    Some(match code.to_ascii_lowercase().as_str() {
+        "invalid_request_error" | "invalid_prompt" | "context_length_exceeded" | "invalid_argument" => 400,
+        "authentication_error" | "invalid_api_key" | "unauthenticated" => 401,
         "billing_error" => 402,
-        "permission_error" => 403,
-        "not_found_error" | "model_not_found" => 404,
+        "permission_error" | "permission_denied" => 403,
+        "not_found_error" | "model_not_found" | "not_found" => 404,
         "request_too_large" => 413,
-        "rate_limit_error" | "rate_limit_exceeded" | "insufficient_quota" => 429,
-        "api_error" | "server_error" => 500,
-        "timeout_error" => 504,
-        "overloaded_error" | "server_is_overloaded" => 529,
+        "insufficient_quota" | "resource_exhausted" | "too_many_requests" => 429,
+        "api_error" | "server_error" | "internal_error" | "internal_server_error" | "internal" => 500,
+        "bad_gateway" => 502,
+        "service_unavailable" | "unavailable" | "slow_down" => 503,
+        "deadline_exceeded" => 504,
+        word if word.contains("rate_limit") => 429,
+        word if word.contains("timeout") => 504,
+        word if word.contains("overloaded") => 529,
         digits => return digits.parse().ok().filter(|status| (400..600).contains(status)),
     })
 }
 
 /// A decoder of any format.
-pub struct Decoder<F: Format> {
+pub(super) struct Decoder<F: Format> {
     format: F,
     events: Events,
     answer: Assembly<F::Key>,
@@ -100,11 +120,13 @@ impl<F: Format> Decoder<F> {
         if self.ended {
             return;
         }
-        let end = self.format.event(data, &mut self.answer).unwrap_or_else(|error| {
+        let mut end = self.format.event(data, &mut self.answer).unwrap_or_else(|error| {
             let excerpt: String = data.chars().take(200).collect();
-            let message = format!("cannot read an event of the stream: {error}: {excerpt}");
-            Some(End::Failed { kind: WireFailureKind::Malformed, message })
+            Some(End::malformed(format!("cannot read an event of the stream: {error}: {excerpt}")))
         });
+        if self.answer.bytes > ANSWER_BYTES_MAX {
+            end = Some(End::malformed(format!("the answer is larger than {} MiB", ANSWER_BYTES_MAX >> 20)));
+        }
         self.tell(out);
         if let Some(end) = end {
             self.end(end, out);
@@ -113,14 +135,20 @@ impl<F: Format> Decoder<F> {
 
     fn end(&mut self, end: End, out: &mut Vec<WireEvent>) {
         self.ended = true;
+        let usage = self.format.usage();
+        let failed = |kind, message, partial| WireEvent::Failed(WireFailure { kind, message, partial, usage });
         let last = match end {
-            End::Complete { stop, usage } => {
+            End::Complete(stop) => {
                 self.answer.close_all();
-                WireEvent::Ended(self.answer.answer(stop, usage))
+                let answer = self.answer.answer(stop, usage);
+                if is_empty(&answer) {
+                    let message = "neither text nor a tool call".to_owned();
+                    failed(WireFailureKind::Empty, message, answer.message)
+                } else {
+                    WireEvent::Ended(answer)
+                }
             }
-            End::Failed { kind, message } => {
-                WireEvent::Failed(WireFailure { kind, message, partial: self.answer.partial() })
-            }
+            End::Failed { kind, message } => failed(kind, message, self.answer.partial()),
         };
         self.tell(out);
         out.push(last);
@@ -142,8 +170,7 @@ impl<F: Format> Decode for Decoder<F> {
             self.event(data, out);
         }
         if let (Err(TooLong), false) = (result, self.ended) {
-            let message = "an event of the stream is too long".to_owned();
-            self.end(End::Failed { kind: WireFailureKind::Malformed, message }, out);
+            self.end(End::malformed("an event of the stream is too long".to_owned()), out);
         }
     }
 
@@ -164,12 +191,28 @@ impl<F: Format> Decode for Decoder<F> {
     fn partial(&self) -> Message {
         self.answer.partial()
     }
+
+    fn usage(&self) -> Usage {
+        self.format.usage()
+    }
+}
+
+/// Whether the model ended its turn and said nothing. Other reasons to stop explain it themselves.
+fn is_empty(answer: &Answer) -> bool {
+    let says = |block: &Block| match block {
+        Block::Text { text } => !text.trim().is_empty(),
+        Block::Thinking { .. } => false,
+        _ => true,
+    };
+    answer.stop == StopReason::EndTurn && !answer.message.content.iter().any(says)
 }
 
 /// The blocks of an answer in the order in which they began, and what they have to tell.
-pub struct Assembly<K> {
+pub(super) struct Assembly<K> {
     slots: Vec<Slot<K>>,
     deltas: Vec<Delta>,
+    /// How much of the answer there is, a little for every block included.
+    bytes: usize,
 }
 
 /// A block. Its key finds it while it is open; afterwards the key may be used again.
@@ -187,7 +230,7 @@ enum Piece {
 
 impl<K> Default for Assembly<K> {
     fn default() -> Self {
-        Self { slots: Vec::new(), deltas: Vec::new() }
+        Self { slots: Vec::new(), deltas: Vec::new(), bytes: 0 }
     }
 }
 
@@ -198,6 +241,7 @@ impl<K: Copy + PartialEq> Assembly<K> {
     pub(super) fn text(&mut self, key: K, more: &str) {
         if let Piece::Text(text) = self.open(key, Piece::text) {
             text.push_str(more);
+            self.weigh(more.len());
             self.note(Delta::Text, more);
         }
     }
@@ -205,7 +249,9 @@ impl<K: Copy + PartialEq> Assembly<K> {
     /// All of a text: what was not streamed is told now.
     pub(super) fn whole_text(&mut self, key: K, whole: &str) {
         if let Piece::Text(text) = self.open(key, Piece::text) {
+            let grown = whole.len().saturating_sub(text.len());
             let rest = settle(text, whole);
+            self.weigh(grown);
             self.note(Delta::Text, rest);
         }
     }
@@ -214,6 +260,7 @@ impl<K: Copy + PartialEq> Assembly<K> {
     pub(super) fn thinking(&mut self, key: K, more: &str) {
         if let Piece::Thinking { text, .. } = self.open(key, Piece::thinking) {
             text.push_str(more);
+            self.weigh(more.len());
             self.note(Delta::Thinking, more);
         }
     }
@@ -221,21 +268,28 @@ impl<K: Copy + PartialEq> Assembly<K> {
     /// All of a piece of reasoning: what was not streamed is told now.
     pub(super) fn whole_thinking(&mut self, key: K, whole: &str) {
         if let Piece::Thinking { text, .. } = self.open(key, Piece::thinking) {
+            let grown = whole.len().saturating_sub(text.len());
             let rest = settle(text, whole);
+            self.weigh(grown);
             self.note(Delta::Thinking, rest);
         }
     }
 
     /// The signature of a piece of reasoning.
     pub(super) fn sign(&mut self, key: K, wire: &str, token: impl Into<String>) {
+        let token = token.into();
+        let bytes = token.len();
         if let Piece::Thinking { signature, .. } = self.open(key, Piece::thinking) {
-            *signature = Some(Signature { wire: wire.to_owned(), token: token.into() });
+            let old = signature.replace(Signature { wire: wire.to_owned(), token });
+            self.weigh(bytes.saturating_sub(old.map_or(0, |old| old.token.len())));
         }
     }
 
     /// A tool call.
     pub(super) fn call(&mut self, key: K, id: CallId, tool: impl Into<String>) {
-        self.open(key, || Piece::Call { id, tool: tool.into(), arguments: String::new(), announced: false });
+        let tool = tool.into();
+        self.weigh(id.as_str().len() + tool.len());
+        self.open(key, || Piece::Call { id, tool, arguments: String::new(), announced: false });
     }
 
     /// More of a call's name. Once the input has begun the name is whole, and until then a server
@@ -245,6 +299,7 @@ impl<K: Copy + PartialEq> Assembly<K> {
             && tool != more
         {
             tool.push_str(more);
+            self.weigh(more.len());
         }
     }
 
@@ -252,6 +307,7 @@ impl<K: Copy + PartialEq> Assembly<K> {
     pub(super) fn arguments(&mut self, key: K, more: &str) {
         if let Some(Piece::Call { arguments, .. }) = self.find(key) {
             arguments.push_str(more);
+            self.weigh(more.len());
             self.announce(key);
         }
     }
@@ -259,7 +315,9 @@ impl<K: Copy + PartialEq> Assembly<K> {
     /// All of a call's input.
     pub(super) fn whole_arguments(&mut self, key: K, whole: &str) {
         if let Some(Piece::Call { arguments, .. }) = self.find(key) {
+            let grown = whole.len().saturating_sub(arguments.len());
             whole.clone_into(arguments);
+            self.weigh(grown);
             self.announce(key);
         }
     }
@@ -298,6 +356,7 @@ impl<K: Copy + PartialEq> Assembly<K> {
     fn open(&mut self, key: K, new: impl FnOnce() -> Piece) -> &mut Piece {
         let at = self.position(key).unwrap_or_else(|| {
             self.slots.push(Slot { key, open: true, piece: new() });
+            self.bytes += size_of::<Slot<K>>();
             self.slots.len() - 1
         });
         &mut self.slots[at].piece
@@ -311,6 +370,11 @@ impl<K: Copy + PartialEq> Assembly<K> {
 
 /// What the blocks come to.
 impl<K> Assembly<K> {
+    /// Counts what has arrived, so that no answer grows without end.
+    pub(super) fn weigh(&mut self, bytes: usize) {
+        self.bytes += bytes;
+    }
+
     fn note(&mut self, delta: fn(String) -> Delta, more: &str) {
         if !more.is_empty() {
             self.deltas.push(delta(more.to_owned()));

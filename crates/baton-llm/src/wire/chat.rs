@@ -3,6 +3,8 @@
 //! OpenAI itself is spoken to by the Responses format, so this one keeps to what the others know:
 //! `max_tokens`, three levels of effort, no cache keys.
 
+use std::mem;
+
 use baton_core::{Block, CallId, Image, Message, Role, Signature, StopReason, ToolSpec, Usage};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -13,17 +15,27 @@ use crate::request::{Effort, Request};
 #[cfg(test)]
 mod tests;
 
-/// Reasoning of this format is not signed. Some servers (DeepSeek, Kimi) want it back nevertheless,
-/// so the token is the name of the field that it came in and goes back in.
+/// Reasoning of this format is not signed. Some servers (DeepSeek, Kimi, Mistral) want it back
+/// nevertheless, so the token is the name of the field that it came in and goes back in.
 const WIRE: &str = "chat";
+/// Reasoning as OpenRouter passes it on from those who sign: the token is the JSON of the field
+/// `reasoning_details`, whose pieces are put together and otherwise left as they are.
+const WIRE_DETAILS: &str = "chat-details";
+
+/// The field of reasoning that is a part of the content, as Mistral has it. Mistral refuses the fields
+/// of the others, and says of its own that models do worse without it.
+const CONTENT: &str = "content";
+
+/// The fields of a piece of `reasoning_details` that continue those of the piece before.
+const SPOKEN: [&str; 3] = ["text", "summary", "data"];
 
 /// The path below the base URL.
-pub fn path() -> String {
+pub(super) fn path() -> String {
     "/chat/completions".to_owned()
 }
 
 /// The body of a request.
-pub fn encode(request: &Request) -> Value {
+pub(super) fn encode(request: &Request) -> Value {
     let mut messages = Vec::new();
     if !request.system.is_empty() {
         messages.push(json!({"role": "system", "content": request.system}));
@@ -91,13 +103,23 @@ fn assistant(message: &Message) -> Option<Value> {
     let mut reply = json!({"role": "assistant", "content": null});
     let text = message.text();
     if !text.is_empty() {
-        reply["content"] = json!(text);
+        reply[CONTENT] = json!(text);
     }
     for block in &message.content {
-        if let Block::Thinking { text, signature: Some(Signature { wire, token }) } = block
-            && wire == WIRE
-        {
-            reply[token] = json!(text);
+        let Block::Thinking { text: thought, signature: Some(Signature { wire, token }) } = block else { continue };
+        match (wire.as_str(), token.as_str()) {
+            (WIRE, CONTENT) => {
+                let mut parts = vec![json!({"type": "thinking", "thinking": [text_part(thought)]})];
+                parts.extend((!text.is_empty()).then(|| text_part(&text)));
+                reply[CONTENT] = json!(parts);
+            }
+            (WIRE, field) => reply[field] = json!(thought),
+            (WIRE_DETAILS, details) => {
+                if let Ok(details) = serde_json::from_str::<Value>(details) {
+                    reply["reasoning_details"] = details;
+                }
+            }
+            _ => {}
         }
     }
     let calls: Vec<_> = message
@@ -127,19 +149,28 @@ fn image(image: &Image) -> Value {
 
 /// A decoder. The answer is whole when a finish reason came and then `[DONE]` or the end; in between
 /// come the tokens used.
-pub type Decoder = assemble::Decoder<Chat>;
+pub(super) type Decoder = assemble::Decoder<Chat>;
 
 impl Decoder {
     /// A decoder for one response; `call_ids` names the calls that the server leaves unnamed.
-    pub fn new(call_ids: Box<dyn FnMut() -> CallId + Send>) -> Self {
-        Self::of(Chat { call_ids, calls: Vec::new(), refused: false, stop: None, usage: Usage::default() })
+    pub(super) fn new(call_ids: Box<dyn FnMut() -> CallId + Send>) -> Self {
+        Self::of(Chat {
+            call_ids,
+            calls: Vec::new(),
+            details: Vec::new(),
+            refused: false,
+            stop: None,
+            usage: Usage::default(),
+        })
     }
 }
 
 /// The state of one response.
-pub struct Chat {
+pub(super) struct Chat {
     call_ids: Box<dyn FnMut() -> CallId + Send>,
     calls: Vec<Call>,
+    /// OpenRouter's account of the reasoning.
+    details: Vec<Value>,
     refused: bool,
     stop: Option<StopReason>,
     usage: Usage,
@@ -155,7 +186,7 @@ struct Call {
 
 /// A message of this format has one text and one piece of reasoning, however they are interleaved.
 #[derive(Clone, Copy, PartialEq)]
-pub enum Key {
+pub(super) enum Key {
     /// Its reasoning.
     Thinking,
     /// Its text.
@@ -179,11 +210,33 @@ struct Choice {
 
 #[derive(Deserialize)]
 struct Change {
-    content: Option<String>,
+    content: Option<Content>,
     refusal: Option<String>,
     reasoning_content: Option<String>,
     reasoning: Option<String>,
+    reasoning_details: Option<Vec<Value>>,
     tool_calls: Option<Vec<CallPiece>>,
+}
+
+/// A text everywhere; at Mistral a list too, while the model thinks.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Content {
+    Text(String),
+    Parts(Vec<Part>),
+}
+
+#[derive(Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+enum Part {
+    Text {
+        text: String,
+    },
+    Thinking {
+        thinking: Vec<Part>,
+    },
+    #[serde(other)]
+    Other,
 }
 
 #[derive(Deserialize)]
@@ -208,27 +261,40 @@ impl Format for Chat {
             return Ok(self.eof());
         }
         let chunk: Chunk = serde_json::from_str(data)?;
-        if let Some(error) = chunk.error {
-            return Ok(Some(End::problem(&error)));
-        }
         if let Some(counts) = chunk.usage {
             self.usage = usage(&counts);
         }
+        if let Some(error) = chunk.error {
+            return Ok(Some(End::problem(&error, 500)));
+        }
         let Some(choice) = chunk.choices.into_iter().flatten().next() else { return Ok(None) };
-        if let Some(change) = choice.delta {
+        if let Some(mut change) = choice.delta {
+            let details = change.reasoning_details.take().unwrap_or_default();
+            if !details.is_empty() {
+                // They begin the block that they will sign.
+                answer.thinking(Key::Thinking, "");
+                for piece in details {
+                    answer.weigh(self.detail(piece));
+                }
+            }
             self.change(change, answer);
         }
         Ok(choice.finish_reason.filter(|reason| !reason.is_empty()).and_then(|reason| self.stopped(&reason, answer)))
     }
 
     fn eof(&mut self) -> Option<End> {
-        self.stop.map(|stop| End::Complete { stop, usage: self.usage })
+        self.stop.map(End::Complete)
+    }
+
+    fn usage(&self) -> Usage {
+        self.usage
     }
 }
 
 impl Chat {
     fn change(&mut self, change: Change, answer: &mut Assembly<Key>) {
-        // Servers that have both fields say the same in both.
+        // Servers that have several of these fields say the same in each, and what `reasoning_details`
+        // has in words is always in one of these too.
         let thinking = match (&change.reasoning_content, &change.reasoning) {
             (Some(text), _) => Some((text, "reasoning_content")),
             (None, Some(text)) => Some((text, "reasoning")),
@@ -240,8 +306,10 @@ impl Chat {
             answer.thinking(Key::Thinking, text);
             answer.sign(Key::Thinking, WIRE, field);
         }
-        if let Some(text) = change.content.filter(|text| !text.is_empty()) {
-            answer.text(Key::Text, &text);
+        match change.content {
+            Some(Content::Text(text)) if !text.is_empty() => answer.text(Key::Text, &text),
+            Some(Content::Parts(parts)) => parts.into_iter().for_each(|part| content_part(part, false, answer)),
+            Some(Content::Text(_)) | None => {}
         }
         if let Some(text) = change.refusal.filter(|text| !text.is_empty()) {
             answer.text(Key::Text, &text);
@@ -250,6 +318,39 @@ impl Chat {
         for piece in change.tool_calls.into_iter().flatten() {
             self.call(piece, answer);
         }
+    }
+
+    /// Pieces of one kind that have the same index are one detail: what they say is put together, and
+    /// what they say about it (above all the signature, which comes last) is kept. Gives back how
+    /// many bytes more there are.
+    fn detail(&mut self, piece: Value) -> usize {
+        let continues = |begun: &Value| {
+            let same = |field: &str| piece[field] == begun[field];
+            let same_id = same("id") || piece["id"].is_null() || begun["id"].is_null();
+            !piece["index"].is_null() && same("index") && same("type") && same_id
+        };
+        let begun = self.details.iter_mut().rev().find(|begun| continues(begun));
+        let (Some(begun), Value::Object(fields)) = (begun.and_then(Value::as_object_mut), &piece) else {
+            let bytes = piece.to_string().len();
+            self.details.push(piece);
+            return bytes;
+        };
+        let mut bytes = 0;
+        for (name, value) in fields {
+            match (begun.get_mut(name), value) {
+                (_, Value::Null) => {}
+                (Some(old), new) if old == new && !SPOKEN.contains(&name.as_str()) => {}
+                (Some(Value::String(text)), Value::String(more)) if SPOKEN.contains(&name.as_str()) => {
+                    text.push_str(more);
+                    bytes += more.len();
+                }
+                _ => {
+                    begun.insert(name.clone(), value.clone());
+                    bytes += name.len() + value.to_string().len();
+                }
+            }
+        }
+        bytes
     }
 
     fn call(&mut self, piece: CallPiece, answer: &mut Assembly<Key>) {
@@ -297,16 +398,34 @@ impl Chat {
             _ => StopReason::EndTurn,
         };
         self.stop = Some(stop);
+        if !self.details.is_empty() {
+            // Only now, since they serve only when whole; a cut answer keeps the plain field.
+            answer.sign(Key::Thinking, WIRE_DETAILS, Value::Array(mem::take(&mut self.details)).to_string());
+        }
         answer.close_all();
         None
     }
 }
 
+fn content_part(part: Part, thought: bool, answer: &mut Assembly<Key>) {
+    match part {
+        Part::Text { text } if thought && !text.is_empty() => {
+            answer.thinking(Key::Thinking, &text);
+            answer.sign(Key::Thinking, WIRE, CONTENT);
+        }
+        Part::Text { text } if !text.is_empty() => answer.text(Key::Text, &text),
+        Part::Thinking { thinking } => thinking.into_iter().for_each(|part| content_part(part, true, answer)),
+        Part::Text { .. } | Part::Other => {}
+    }
+}
+
 fn usage(usage: &Value) -> Usage {
+    let prompt = count(usage, "/prompt_tokens");
     let cached = count(usage, "/prompt_tokens_details/cached_tokens");
     Usage {
-        input_tokens: count(usage, "/prompt_tokens").saturating_sub(cached),
-        output_tokens: count(usage, "/completion_tokens"),
+        input_tokens: prompt.saturating_sub(cached),
+        // xAI leaves reasoning out of the completion, but not out of the total.
+        output_tokens: count(usage, "/completion_tokens").max(count(usage, "/total_tokens").saturating_sub(prompt)),
         cache_read_tokens: cached,
         cache_write_tokens: 0,
         reasoning_tokens: count(usage, "/completion_tokens_details/reasoning_tokens"),

@@ -21,12 +21,12 @@ const WIRE_ALONE: &str = "gemini-alone";
 const FOREIGN_SIGNATURE: &str = "skip_thought_signature_validator";
 
 /// The path below the base URL.
-pub fn path(model: &str) -> String {
+pub(super) fn path(model: &str) -> String {
     format!("/v1beta/models/{model}:streamGenerateContent?alt=sse")
 }
 
 /// The body of a request.
-pub fn encode(request: &Request) -> Value {
+pub(super) fn encode(request: &Request) -> Value {
     let mut names = HashMap::new();
     let mut contents = Vec::new();
     for message in &request.messages {
@@ -140,17 +140,17 @@ fn image(image: &Image) -> Value {
 }
 
 /// A decoder. The answer is whole when a finish reason came and then the end.
-pub type Decoder = assemble::Decoder<Gemini>;
+pub(super) type Decoder = assemble::Decoder<Gemini>;
 
 impl Decoder {
     /// A decoder for one response; `call_ids` names the calls that come without an id.
-    pub fn new(call_ids: Box<dyn FnMut() -> CallId + Send>) -> Self {
+    pub(super) fn new(call_ids: Box<dyn FnMut() -> CallId + Send>) -> Self {
         Self::of(Gemini { call_ids, current: None, blocks: 0, stop: None, usage: Usage::default() })
     }
 }
 
 /// The state of one response.
-pub struct Gemini {
+pub(super) struct Gemini {
     call_ids: Box<dyn FnMut() -> CallId + Send>,
     /// What the newest block is, if more of it may come. The format numbers no blocks: parts of one
     /// kind in a row are one block.
@@ -216,11 +216,11 @@ impl Format for Gemini {
 
     fn event(&mut self, data: &str, answer: &mut Assembly<u64>) -> serde_json::Result<Option<End>> {
         let chunk: Chunk = serde_json::from_str(data)?;
-        if let Some(error) = chunk.error {
-            return Ok(Some(End::problem(&error)));
-        }
         if let Some(counts) = chunk.usage_metadata {
             self.usage = usage(&counts);
+        }
+        if let Some(error) = chunk.error {
+            return Ok(Some(End::problem(&error, 500)));
         }
         if let Some(reason) = chunk.prompt_feedback.and_then(|feedback| feedback.block_reason) {
             let key = self.key(None);
@@ -246,7 +246,11 @@ impl Format for Gemini {
     }
 
     fn eof(&mut self) -> Option<End> {
-        self.stop.map(|stop| End::Complete { stop, usage: self.usage })
+        self.stop.map(End::Complete)
+    }
+
+    fn usage(&self) -> Usage {
+        self.usage
     }
 }
 

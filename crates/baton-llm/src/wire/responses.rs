@@ -13,13 +13,17 @@ mod tests;
 /// The token of a signature of this format is the whole reasoning item, as JSON.
 const WIRE: &str = "responses";
 
+/// The status of an error whose code is not known: most codes tell what is wrong with the request
+/// (a dozen with pictures alone), and sending that again would only cost time.
+const UNKNOWN: u16 = 400;
+
 /// The path below the base URL.
-pub fn path() -> String {
+pub(super) fn path() -> String {
     "/responses".to_owned()
 }
 
 /// The body of a request.
-pub fn encode(request: &Request) -> Value {
+pub(super) fn encode(request: &Request) -> Value {
     let mut body = json!({
         "model": request.model,
         "instructions": request.system,
@@ -34,8 +38,8 @@ pub fn encode(request: &Request) -> Value {
         body["tool_choice"] = json!("auto");
         body["parallel_tool_calls"] = json!(true);
     }
-    // Models that do not reason refuse to be asked for encrypted reasoning.
-    if !request.model.starts_with("gpt-4") {
+    // Models that cannot think refuse to be asked for encrypted reasoning.
+    if request.abilities.thinking {
         body["include"] = json!(["reasoning.encrypted_content"]);
     }
     if let Some(effort) = request.effort {
@@ -117,18 +121,19 @@ fn image(image: &Image) -> Value {
 }
 
 /// A decoder. Blocks are the items of the output.
-pub type Decoder = assemble::Decoder<Responses>;
+pub(super) type Decoder = assemble::Decoder<Responses>;
 
 impl Decoder {
     /// A decoder for one response.
-    pub fn new() -> Self {
-        Self::of(Responses { refused: false })
+    pub(super) fn new() -> Self {
+        Self::of(Responses { refused: false, usage: Usage::default() })
     }
 }
 
 /// The state of one response.
-pub struct Responses {
+pub(super) struct Responses {
     refused: bool,
+    usage: Usage,
 }
 
 #[derive(Deserialize)]
@@ -235,24 +240,33 @@ impl Format for Responses {
             Event::Arguments { output_index, delta } => answer.arguments(output_index, &delta),
             Event::ArgumentsDone { output_index, arguments } => answer.whole_arguments(output_index, &arguments),
             Event::Completed { response } => {
+                self.usage = usage(&response.usage);
                 let stop = if self.refused { StopReason::Refusal } else { StopReason::EndTurn };
-                return Ok(Some(End::Complete { stop, usage: usage(&response.usage) }));
+                return Ok(Some(End::Complete(stop)));
             }
             Event::Incomplete { response } => {
+                self.usage = usage(&response.usage);
                 let reason = response.incomplete_details.and_then(|details| details.reason);
                 let filtered = reason.as_deref() == Some("content_filter");
                 let stop = if filtered { StopReason::Refusal } else { StopReason::MaxTokens };
-                return Ok(Some(End::Complete { stop, usage: usage(&response.usage) }));
+                return Ok(Some(End::Complete(stop)));
             }
-            Event::Failed { response } => return Ok(Some(End::problem(&response.error))),
+            Event::Failed { response } => {
+                self.usage = usage(&response.usage);
+                return Ok(Some(End::problem(&response.error, UNKNOWN)));
+            }
             Event::Error => {
                 // Documented flat, seen nested.
                 let event: Value = serde_json::from_str(data)?;
-                return Ok(Some(End::problem(event.get("error").unwrap_or(&event))));
+                return Ok(Some(End::problem(event.get("error").unwrap_or(&event), UNKNOWN)));
             }
             Event::SummaryPart { .. } | Event::Other => {}
         }
         Ok(None)
+    }
+
+    fn usage(&self) -> Usage {
+        self.usage
     }
 }
 

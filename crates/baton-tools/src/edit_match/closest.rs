@@ -1,46 +1,60 @@
 //! The closest place: where a text was probably meant that is not in the file, and how it differs there.
 
-use super::{indent::line_ranges, line_at};
+use std::collections::HashMap;
 
-/// Files with more lines are not compared.
+use crate::shape::cut_line;
+
+/// So many lines of a file are compared, and so many of the text that was not found in it. All lines may be alike, so this
+/// bounds the time: their product is how many pairs are counted at most.
 const LINES_MAX: usize = 50_000;
+const WANTED_MAX: usize = 200;
 
 /// What the model is told about a text that was not found.
 pub(super) fn explain(contents: &[u8], old: &str) -> String {
-    let Some((line, hint)) = closest(contents, old) else {
+    let Some((line, hint)) = closest(&String::from_utf8_lossy(contents), old) else {
         return "`old` is not in the file, nor anything like it: read the file again".to_owned();
     };
     format!("`old` is not in the file. The closest place begins at line {line}: {hint}")
 }
 
-fn closest(contents: &[u8], old: &str) -> Option<(usize, String)> {
-    let lines: Vec<_> = line_ranges(contents).take(LINES_MAX).collect();
-    let text = |at: usize| String::from_utf8_lossy(&contents[lines[at].clone()]);
-    let wanted: Vec<&str> = old.trim_matches('\n').lines().collect();
-    let equal = |at: usize, line: &str| at < lines.len() && !line.trim().is_empty() && text(at).trim() == line.trim();
-
-    // Most equal lines wins; the first of them where there are several.
-    let score = |start: usize| wanted.iter().enumerate().filter(|(at, line)| equal(start + at, line)).count();
-    let best = (0..lines.len()).rev().max_by_key(|start| score(*start)).filter(|start| score(*start) > 0);
-    if let Some(start) = best {
-        let differs =
-            (0..wanted.len()).find(|at| start + at >= lines.len() || text(start + at).trim() != wanted[*at].trim());
+fn closest(contents: &str, old: &str) -> Option<(usize, String)> {
+    let lines: Vec<&str> = contents.split('\n').take(LINES_MAX).map(str::trim).collect();
+    let wanted: Vec<&str> = old.trim_matches('\n').lines().take(WANTED_MAX).map(str::trim).collect();
+    if let Some(start) = most_equal(&lines, &wanted) {
+        let differs = (0..wanted.len()).find(|at| lines.get(start + at) != Some(&wanted[*at]));
         let hint = match differs {
-            Some(at) if start + at < lines.len() => format!(
-                "line {} is `{}`, `old` has `{}`",
-                start + at + 1,
-                line_at(contents, lines[start + at].start).trim(),
-                line_at(wanted[at].as_bytes(), 0).trim()
-            ),
-            Some(_) => "the file ends before `old` does".to_owned(),
-            None => "its indentation or spacing differs in more than one way".to_owned(),
+            Some(at) if start + at < lines.len() => {
+                format!("line {} is `{}`, `old` has `{}`", start + at + 1, shown(lines[start + at]), shown(wanted[at]))
+            }
+            Some(_) if lines.len() < LINES_MAX => "the file ends before `old` does".to_owned(),
+            _ => "its indentation or spacing differs in more than one way".to_owned(),
         };
         return Some((start + 1, hint));
     }
-    let first = wanted.iter().map(|line| line.trim()).find(|line| !line.is_empty())?;
-    let at = (0..lines.len()).rev().max_by_key(|at| likeness(text(*at).trim(), first))?;
-    (likeness(text(at).trim(), first) >= 60)
-        .then(|| (at + 1, format!("it is `{}`", line_at(contents, lines[at].start).trim())))
+    let first = wanted.iter().find(|line| !line.is_empty())?;
+    let (at, line) = lines.iter().enumerate().rev().max_by_key(|(_, line)| likeness(line, first))?;
+    (likeness(line, first) >= 60).then(|| (at + 1, format!("it is `{}`", shown(line))))
+}
+
+/// Where the most of the wanted lines are, each in its place; the first of them where there are several.
+fn most_equal(lines: &[&str], wanted: &[&str]) -> Option<usize> {
+    let mut places: HashMap<&str, Vec<usize>> = HashMap::new();
+    for (at, line) in wanted.iter().enumerate().filter(|(_, line)| !line.is_empty()) {
+        places.entry(line).or_default().push(at);
+    }
+    let mut scores = vec![0_u32; lines.len()];
+    for (at, line) in lines.iter().enumerate() {
+        for start in places.get(line).into_iter().flatten().filter_map(|place| at.checked_sub(*place)) {
+            scores[start] += 1;
+        }
+    }
+    let (start, score) = scores.iter().enumerate().rev().max_by_key(|(_, score)| **score)?;
+    (*score > 0).then_some(start)
+}
+
+fn shown(line: &str) -> String {
+    const SHOWN_MAX: usize = 160;
+    cut_line(line, SHOWN_MAX).into_owned()
 }
 
 /// How much of two lines is the same at their beginnings and ends, in percent of the longer.

@@ -15,17 +15,25 @@ enum Shift<'a> {
     ToSpaces(usize),
 }
 
+/// A search that compared more lines is given up: where all lines are alike, there is nothing to be found by them.
+const COMPARED_MAX: usize = 5_000_000;
+
 /// Every run of whole lines that is `old` but for a shift, each with the replacement shifted alike.
 pub(super) fn find_all(contents: &[u8], old: &str, new: &str) -> Vec<(Range<usize>, String)> {
     let wanted: Vec<&str> = old.trim_end_matches('\n').lines().collect();
     let Some(anchor) = wanted.iter().position(|line| !line.trim().is_empty()) else { return Vec::new() };
     let lines: Vec<Range<usize>> = line_ranges(contents).collect();
-    lines
+    let mut compared = 0;
+    let found = lines
         .windows(wanted.len())
         .filter_map(|window| {
             // Lines are decoded one by one: most windows are given up at the first comparison.
             let line = |at: usize| str::from_utf8(&contents[window[at].clone()]).ok();
             if line(anchor)?.trim() != wanted[anchor].trim() {
+                return None;
+            }
+            compared += wanted.len();
+            if compared > COMPARED_MAX {
                 return None;
             }
             let found: Vec<&str> = (0..wanted.len()).map(line).collect::<Option<_>>()?;
@@ -39,7 +47,9 @@ pub(super) fn find_all(contents: &[u8], old: &str, new: &str) -> Vec<(Range<usiz
             }
             Some((window[0].start..end, new))
         })
-        .collect()
+        .collect();
+    // Some places may have been missed, so that a single one need not be the only one.
+    if compared > COMPARED_MAX { Vec::new() } else { found }
 }
 
 /// The lines without their line breaks.

@@ -81,6 +81,16 @@ fn what_is_not_found_is_explained() {
 }
 
 #[test]
+fn files_of_equal_lines_take_no_hours() {
+    // Every line of the one is every line of the other, and comparing each with each would not end.
+    let lines = "a\n".repeat(300_000);
+    let refusal = one(&lines, &format!("b\n{lines}"), "new").unwrap_err();
+    assert!(refusal.contains("closest place begins at line 1: line 1 is `a`, `old` has `b`"), "{refusal}");
+    let shifted = format!("{}  b\n", "  a\n".repeat(150_000));
+    assert!(one(&lines, &shifted, "new").unwrap_err().contains("closest place"));
+}
+
+#[test]
 fn foreign_bytes_survive() {
     let edited =
         edit(b"\xff\xfe caf\xe9\nsay \xe2\x80\x9chi\xe2\x80\x9d\n\xc3", "say \"hi\"", "bye", Places::One).unwrap();

@@ -8,10 +8,14 @@ use std::ffi::OsString;
 const SETTINGS: [(&str, &str); 5] =
     [("TERM", "dumb"), ("PAGER", "cat"), ("GIT_PAGER", "cat"), ("GIT_EDITOR", "true"), ("GIT_TERMINAL_PROMPT", "0")];
 
-/// The variables a command gets, made from those of Baton itself.
-pub(crate) fn child_environment(vars: impl IntoIterator<Item = (OsString, OsString)>) -> Vec<(OsString, OsString)> {
+/// The variables a command gets, made from those of Baton itself. The `hidden` ones are taken out, too.
+pub(crate) fn child_environment(
+    vars: impl IntoIterator<Item = (OsString, OsString)>,
+    hidden: &[String],
+) -> Vec<(OsString, OsString)> {
     vars.into_iter()
         .filter(|(name, _)| !is_secret(&name.to_string_lossy()))
+        .filter(|(name, _)| hidden.iter().all(|hidden| name != hidden.as_str()))
         .filter(|(name, _)| SETTINGS.iter().all(|(setting, _)| name != setting))
         .chain(SETTINGS.map(|(name, value)| (name.into(), value.into())))
         .collect()
@@ -40,7 +44,7 @@ mod tests {
     use super::*;
 
     fn kept(name: &str) -> bool {
-        child_environment([(name.into(), "x".into())]).contains(&(name.into(), "x".into()))
+        child_environment([(name.into(), "x".into())], &["BOXVAR".to_owned()]).contains(&(name.into(), "x".into()))
     }
 
     #[test]
@@ -69,6 +73,7 @@ mod tests {
             "BATON_CALL",
             "SIGNING_KEYS",
             "TOKEN",
+            "BOXVAR",
         ] {
             assert!(!kept(name), "{name}");
         }
@@ -77,6 +82,7 @@ mod tests {
     #[test]
     fn near_misses_stay() {
         for name in [
+            "BOXVAR2",
             "TOKENIZERS_PARALLELISM",
             "KEYBOARD",
             "MAX_TOKENS",
@@ -101,7 +107,7 @@ mod tests {
 
     #[test]
     fn nothing_waits_for_a_person() {
-        let vars = child_environment([("PAGER".into(), "less".into())]);
+        let vars = child_environment([("PAGER".into(), "less".into())], &[]);
         let pagers: Vec<_> = vars.iter().filter(|(name, _)| name == "PAGER").collect();
         assert_eq!(pagers, [&("PAGER".into(), "cat".into())]);
     }

@@ -10,6 +10,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use crate::process::{self, Ending, Finished, Limits};
+use crate::shape::in_words;
 use crate::{CallContext, Outcome, TypedTool, Workspace};
 
 /// Linux takes no longer argument.
@@ -112,14 +113,6 @@ fn outcome(finished: Finished, limits: &Limits, gone: Option<String>) -> Outcome
 
 fn processes(count: usize) -> String {
     if count == 1 { "1 process".to_owned() } else { format!("{count} processes") }
-}
-
-fn in_words(time: Duration) -> String {
-    match time.as_secs() {
-        0 => format!("{} ms", time.as_millis()),
-        seconds if seconds >= 600 => format!("{} min", seconds / 60),
-        seconds => format!("{seconds} s"),
-    }
 }
 
 #[cfg(test)]

@@ -1,14 +1,15 @@
 //! `edit`: replaces a text in a file.
 
-use std::fs;
 use std::io;
 
 use baton_core::Access;
 use schemars::JsonSchema;
 use serde::Deserialize;
+use tokio_util::sync::CancellationToken;
 
 use crate::edit_match::{self, Edited, Places, line_number};
 use crate::ledger::{CONTENTS_BYTES_MAX, Stamp};
+use crate::regular;
 use crate::save::{diff, save};
 use crate::shape::cut_line;
 use crate::{CallContext, Outcome, TypedTool, Workspace};
@@ -37,12 +38,12 @@ impl TypedTool for Edit {
     const ACCESS: Access = Access::Write;
 
     async fn call(&self, input: Input, cx: &CallContext) -> Result<Outcome, String> {
-        let workspace = cx.workspace.clone();
-        crate::blocking(move || edit(&input, &workspace)).await
+        let (workspace, cancel) = (cx.workspace.clone(), cx.cancel.clone());
+        crate::blocking(move || edit(&input, &workspace, &cancel)).await
     }
 }
 
-fn edit(input: &Input, workspace: &Workspace) -> Result<Outcome, String> {
+fn edit(input: &Input, workspace: &Workspace, cancel: &CancellationToken) -> Result<Outcome, String> {
     let path = workspace.resolve(&input.path);
     let target = workspace.check_write(&path)?;
     let shown = workspace.show(&path);
@@ -61,11 +62,15 @@ fn edit(input: &Input, workspace: &Workspace) -> Result<Outcome, String> {
             metadata.len()
         ));
     }
-    let old = fs::read(&target).map_err(failed)?;
+    let old = regular::read(&target, CONTENTS_BYTES_MAX, cancel).map_err(failed)?;
     workspace.ledger().check(&target, &Stamp::of(&old))?;
 
     let places = if input.all == Some(true) { Places::All } else { Places::One };
     let edited = edit_match::edit(&old, &input.old, &input.new, places).map_err(|why| format!("{shown}: {why}"))?;
+    // Who was told that this was given up must not find it done later.
+    if cancel.is_cancelled() {
+        return Err("cancelled; nothing was written".to_owned());
+    }
     save(&target, &edited.contents).map_err(failed)?;
     workspace.ledger().note(&target, Stamp::of(&edited.contents));
 

@@ -1,7 +1,9 @@
 //! `glob`: files by name, newest first.
 
 use std::cmp::Reverse;
-use std::path::PathBuf;
+use std::collections::BinaryHeap;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 use std::time::SystemTime;
 
 use baton_core::Access;
@@ -57,29 +59,32 @@ fn glob(input: &Input, workspace: &Workspace, cancel: &CancellationToken) -> Res
     let hidden = if names_hidden { Hidden::Wanted } else { Hidden::Skipped };
     let base = if absolute { fixed_part(&pattern) } else { root.clone() };
 
-    let found = walk::files(&base, hidden, cancel, |path| {
-        matcher.is_match(if absolute { path } else { path.strip_prefix(&root).unwrap_or(path) })
+    // Only what is shown is kept, however much there is: the oldest is on top and goes when something newer comes.
+    let newest: Mutex<BinaryHeap<(Reverse<SystemTime>, PathBuf)>> = Mutex::default();
+    let keep = |path: &Path| matcher.is_match(if absolute { path } else { path.strip_prefix(&root).unwrap_or(path) });
+    let walked = walk::files(&base, hidden, walk::FILES_MAX, cancel, keep, |path| {
+        let modified = path.metadata().and_then(|metadata| metadata.modified());
+        let mut newest = newest.lock().unwrap_or_else(PoisonError::into_inner);
+        newest.push((Reverse(modified.unwrap_or(SystemTime::UNIX_EPOCH)), path));
+        if newest.len() > SHOWN_MAX {
+            newest.pop();
+        }
     });
     if cancel.is_cancelled() {
         return Err("cancelled".to_owned());
     }
-    let mut newest: Vec<(Reverse<SystemTime>, PathBuf)> = found
-        .into_iter()
-        .map(|path| {
-            let modified = path.metadata().and_then(|metadata| metadata.modified());
-            (Reverse(modified.unwrap_or(SystemTime::UNIX_EPOCH)), path)
-        })
-        .collect();
-    newest.sort_unstable();
+    let newest = newest.into_inner().unwrap_or_else(PoisonError::into_inner).into_sorted_vec();
 
     let mut head = Head::default();
-    let shown = newest.iter().take(SHOWN_MAX).take_while(|(_, path)| head.push(&workspace.show(path))).count();
-    let note = match newest.len() {
-        0 => "no files match".to_owned(),
-        all if shown < all => format!("[the newest {shown} of {all} files]"),
-        _ => String::new(),
-    };
-    Ok(Outcome::ok(head.finish(&note)).with("files", newest.len()).with("truncated", shown < newest.len()))
+    let shown = newest.iter().take_while(|(_, path)| head.push(&workspace.show(path))).count();
+    let mut notes = Vec::new();
+    if walked.files == 0 {
+        notes.push("no files match".to_owned());
+    } else if shown < walked.files {
+        notes.push(format!("[the newest {shown} of {} files]", walked.files));
+    }
+    notes.extend(walked.note());
+    Ok(Outcome::ok(head.finish(&notes.join("\n"))).with("files", walked.files).with("truncated", shown < walked.files))
 }
 
 /// The directory of an absolute pattern in which everything that it can match lies.

@@ -14,7 +14,8 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use tokio_util::sync::CancellationToken;
 
-use super::walk::{self, Hidden};
+use super::walk::{self, Hidden, Walked};
+use crate::regular;
 use crate::shape::{Head, cut_line};
 use crate::{CallContext, Outcome, TypedTool, Workspace};
 
@@ -22,6 +23,8 @@ const LIMIT_DEFAULT: usize = 200;
 const LIMIT_MAX: usize = 1_000;
 const CONTEXT_MAX: usize = 20;
 const LINE_BYTES_MAX: usize = 300;
+/// A file is searched up to a line that is longer: it would have to be in memory.
+const LINE_SEARCHED_MAX: usize = 8 * 1024 * 1024;
 
 /// Searches file contents.
 pub(crate) struct Grep;
@@ -62,21 +65,30 @@ fn grep(input: &Input, workspace: &Workspace, cancel: &CancellationToken) -> Res
     let search = Search::new(input)?;
     let root = workspace.resolve(input.path.as_deref().unwrap_or("."));
     let name_filter = input.glob.as_deref().map(name_filter).transpose()?;
-    let mut files = if root.is_file() {
-        vec![root]
-    } else if root.is_dir() {
-        walk::files(&root, Hidden::Skipped, cancel, |path| {
+    let (mut files, mut walked) = (Vec::new(), None);
+    if root.is_dir() {
+        let keep = |path: &Path| {
             name_filter.as_ref().is_none_or(|glob| glob.is_match(path.strip_prefix(&root).unwrap_or(path)))
-        })
+        };
+        let all = Mutex::new(Vec::new());
+        walked = Some(walk::files(&root, Hidden::Skipped, walk::FILES_MAX, cancel, keep, |path| {
+            all.lock().unwrap_or_else(PoisonError::into_inner).push(path);
+        }));
+        files = all.into_inner().unwrap_or_else(PoisonError::into_inner);
+        files.sort_unstable();
     } else {
-        return Err(format!("{} does not exist or is not a file or directory", workspace.show(&root)));
-    };
-    files.sort_unstable();
+        // A file that was asked for is not passed over in silence.
+        regular::open(&root, cancel).map_err(|error| match error.kind() {
+            io::ErrorKind::NotFound => format!("{} does not exist", workspace.show(&root)),
+            _ => format!("cannot search {}: {error}", workspace.show(&root)),
+        })?;
+        files.push(root);
+    }
     let hits = search.run(&files, cancel);
     if cancel.is_cancelled() {
         return Err("cancelled".to_owned());
     }
-    Ok(search.show(&files, &hits, workspace))
+    Ok(search.show(&files, &hits, walked.and_then(Walked::note), workspace))
 }
 
 fn name_filter(pattern: &str) -> Result<GlobMatcher, String> {
@@ -98,6 +110,8 @@ struct Search {
 struct Hits {
     lines: Vec<Line>,
     matches: usize,
+    /// Whether it was not searched to its end, for a reason that others would not expect.
+    unfinished: bool,
 }
 
 enum Line {
@@ -126,6 +140,7 @@ impl Search {
     fn searcher(&self) -> Searcher {
         SearcherBuilder::new()
             .binary_detection(BinaryDetection::quit(0))
+            .heap_limit(Some(LINE_SEARCHED_MAX))
             .line_number(true)
             .before_context(self.context)
             .after_context(self.context)
@@ -144,9 +159,10 @@ impl Search {
                     while found.load(Ordering::Relaxed) <= self.limit && !cancel.is_cancelled() {
                         let at = next.fetch_add(1, Ordering::Relaxed);
                         let Some(file) = files.get(at) else { break };
-                        let hits = self.search(&mut searcher, file);
-                        if hits.matches > 0 {
-                            found.fetch_add(if self.files_only { 1 } else { hits.matches }, Ordering::Relaxed);
+                        let hits = self.search(&mut searcher, file, cancel);
+                        if hits.matches > 0 || hits.unfinished {
+                            let count = if self.files_only { hits.matches.min(1) } else { hits.matches };
+                            found.fetch_add(count, Ordering::Relaxed);
                             all.lock().unwrap_or_else(PoisonError::into_inner).insert(at, hits);
                         }
                     }
@@ -156,17 +172,26 @@ impl Search {
         all.into_inner().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn search(&self, searcher: &mut Searcher, file: &Path) -> Hits {
+    fn search(&self, searcher: &mut Searcher, file: &Path, cancel: &CancellationToken) -> Hits {
         let matches_max = if self.files_only { 1 } else { self.limit + 1 };
         let mut collect = Collect { hits: Hits::default(), matches_max };
-        match searcher.search_path(&self.matcher, file, &mut collect) {
-            Ok(()) => collect.hits,
-            // What cannot be read is passed over, as everywhere in such searches.
-            Err(_) => Hits::default(),
+        // The reader ends when the call is cancelled: a huge file without a match never comes to the sink.
+        // What cannot be opened or read is passed over, as everywhere in such searches.
+        if let Ok(reader) = regular::open(file, cancel)
+            && let Err(error) = searcher.search_reader(&self.matcher, reader, &mut collect)
+        {
+            collect.hits.unfinished = error.kind() == io::ErrorKind::Other;
         }
+        collect.hits
     }
 
-    fn show(&self, files: &[PathBuf], hits: &BTreeMap<usize, Hits>, workspace: &Workspace) -> Outcome {
+    fn show(
+        &self,
+        files: &[PathBuf],
+        hits: &BTreeMap<usize, Hits>,
+        stopped: Option<String>,
+        workspace: &Workspace,
+    ) -> Outcome {
         let mut head = Head::default();
         let (mut shown, mut more) = (0, false);
         'all: for (at, hits) in hits {
@@ -191,12 +216,22 @@ impl Search {
             }
         }
         let what = if self.files_only { "files" } else { "matches" };
-        let note = match shown {
-            0 => "no matches".to_owned(),
-            _ if more => format!("[the first {shown} {what}; there are more: narrow the pattern or the path]"),
-            _ => String::new(),
-        };
-        Outcome::ok(head.finish(&note)).with(what, shown).with("truncated", more)
+        let mut notes = Vec::new();
+        if shown == 0 {
+            notes.push("no matches".to_owned());
+        } else if more {
+            notes.push(format!("[the first {shown} {what}; there are more: narrow the pattern or the path]"));
+        }
+        let unfinished = hits.values().filter(|hits| hits.unfinished).count();
+        if unfinished > 0 {
+            let limit = LINE_SEARCHED_MAX >> 20;
+            notes.push(format!(
+                "[not searched to the end: {unfinished} files, for lines longer than {limit} MiB or because they never end]"
+            ));
+        }
+        let truncated = more || unfinished > 0 || stopped.is_some();
+        notes.extend(stopped);
+        Outcome::ok(head.finish(&notes.join("\n"))).with(what, shown).with("truncated", truncated)
     }
 }
 
@@ -232,4 +267,22 @@ impl Sink for Collect {
 
 fn text(line: &[u8]) -> String {
     cut_line(String::from_utf8_lossy(line).trim_end(), LINE_BYTES_MAX).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_search_of_a_file_ends_when_cancelled() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("a");
+        std::fs::write(&file, "line\n").unwrap();
+        let input = serde_json::json!({"pattern": "line"});
+        let search = Search::new(&serde_json::from_value(input).unwrap()).unwrap();
+        let cancel = CancellationToken::new();
+        assert_eq!(search.search(&mut search.searcher(), &file, &cancel).matches, 1);
+        cancel.cancel();
+        assert_eq!(search.search(&mut search.searcher(), &file, &cancel).matches, 0);
+    }
 }

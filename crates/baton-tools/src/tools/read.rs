@@ -1,7 +1,6 @@
 //! `read`: a part of a file with line numbers, or a picture.
 
 use std::borrow::Cow;
-use std::fs::{File, Metadata};
 use std::io::{self, BufRead, BufReader, Read as _};
 use std::path::Path;
 
@@ -12,15 +11,16 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use tokio_util::sync::CancellationToken;
 
-use crate::ledger::{CONTENTS_BYTES_MAX, Stamp};
+use crate::image::{IMAGE_BYTES_MAX, check_image, check_size, image_type};
+use crate::ledger::Stamping;
+use crate::regular;
 use crate::shape::Head;
 use crate::{CallContext, Outcome, TypedTool, Workspace};
 
-const IMAGE_BYTES_MAX: u64 = 5 * 1024 * 1024;
 const LINE_BYTES_MAX: usize = 2_000;
 const BUFFER_BYTES: usize = 64 * 1024;
 /// What decides whether a file is binary.
-const SAMPLE_BYTES: usize = 8 * 1024;
+const SAMPLE_BYTES: u64 = 8 * 1024;
 
 /// Reads files.
 pub(crate) struct Read;
@@ -63,32 +63,28 @@ fn read(input: &Input, workspace: &Workspace, cancel: &CancellationToken) -> Res
     if !metadata.is_file() {
         return Err(format!("{shown} is a device, pipe or socket, not a file: it cannot be read"));
     }
-    let mut file = File::open(&path).map_err(failed)?;
-    let mut start = Vec::new();
-    file.by_ref().take(CONTENTS_BYTES_MAX + 1).read_to_end(&mut start).map_err(failed)?;
-    let whole = start.len() as u64 <= CONTENTS_BYTES_MAX;
-
-    let sample = &start[..start.len().min(SAMPLE_BYTES)];
-    if let Some(media_type) = image_type(sample) {
-        return image(&start, media_type, &metadata, &shown);
+    let file = regular::open(&path, cancel).map_err(failed)?;
+    let size = file.metadata().len();
+    let mut file = Stamping::new(file);
+    let mut sample = Vec::new();
+    file.by_ref().take(SAMPLE_BYTES).read_to_end(&mut sample).map_err(failed)?;
+    if image_type(&sample).is_some() {
+        return image(sample, file, size, &shown);
     }
-    if is_binary(sample) {
+    if is_binary(&sample) {
         return Err(format!(
-            "{shown} is binary ({} bytes): it cannot be shown as text; use `bash` with file, strings or xxd",
-            metadata.len()
+            "{shown} is binary ({size} bytes): it cannot be shown as text; use `bash` with file, strings or xxd"
         ));
     }
-    let stamp = if whole { Stamp::of(&start) } else { Stamp::large(&metadata) };
+    let text = BufReader::with_capacity(BUFFER_BYTES, sample.chain(file.by_ref()));
+    let outcome = number(text, input).map_err(failed)?;
+    let stamp = file.finish().map_err(failed)?;
     workspace.ledger().note(&path.canonicalize().unwrap_or(path), stamp);
-    if whole {
-        number(&start[..], input, cancel).map_err(failed)
-    } else {
-        number(BufReader::with_capacity(BUFFER_BYTES, start.chain(file)), input, cancel).map_err(failed)
-    }
+    Ok(outcome)
 }
 
 /// Numbers the lines that were asked for. Holds no more of any line than is shown.
-fn number(mut text: impl BufRead, input: &Input, cancel: &CancellationToken) -> io::Result<Outcome> {
+fn number(mut text: impl BufRead, input: &Input) -> io::Result<Outcome> {
     let first = input.offset.unwrap_or(1).max(1);
     let limit = input.limit.unwrap_or(usize::MAX).max(1);
     let mut head = Head::default();
@@ -102,9 +98,6 @@ fn number(mut text: impl BufRead, input: &Input, cancel: &CancellationToken) -> 
         };
         if !wanted {
             line_number += 1;
-            if line_number % 4_096 == 0 && cancel.is_cancelled() {
-                return Ok(Outcome::error("cancelled"));
-            }
             continue;
         }
         let cut = length - line.len();
@@ -162,26 +155,14 @@ fn next_line(text: &mut impl BufRead, keep: usize, line: &mut Vec<u8>) -> io::Re
     }
 }
 
-fn image(bytes: &[u8], media_type: &str, metadata: &Metadata, shown: &str) -> Result<Outcome, String> {
-    if metadata.len() > IMAGE_BYTES_MAX {
-        return Err(format!(
-            "{shown} is an image of {} bytes: more than the {IMAGE_BYTES_MAX} that can be shown",
-            metadata.len()
-        ));
-    }
-    let image = Image { media_type: media_type.to_owned(), data: STANDARD.encode(bytes) };
+fn image(start: Vec<u8>, rest: impl io::Read, size: u64, shown: &str) -> Result<Outcome, String> {
+    let unfit = |why: String| format!("{shown} cannot be shown: {why}");
+    check_size(size).map_err(unfit)?;
+    let mut bytes = start;
+    rest.take(IMAGE_BYTES_MAX + 1).read_to_end(&mut bytes).map_err(|error| format!("cannot read {shown}: {error}"))?;
+    let media_type = check_image(&bytes).map_err(unfit)?;
+    let image = Image { media_type: media_type.to_owned(), data: STANDARD.encode(&bytes) };
     Ok(Outcome { images: vec![image], ..Outcome::ok(format!("{shown}: {media_type}, {} bytes", bytes.len())) })
-}
-
-/// The media type of a picture that models take, by the first bytes of its file.
-pub fn image_type(start: &[u8]) -> Option<&'static str> {
-    match start {
-        [0x89, b'P', b'N', b'G', b'\r', b'\n', 0x1a, b'\n', ..] => Some("image/png"),
-        [0xff, 0xd8, 0xff, ..] => Some("image/jpeg"),
-        [b'G', b'I', b'F', b'8', b'7' | b'9', b'a', ..] => Some("image/gif"),
-        [b'R', b'I', b'F', b'F', _, _, _, _, b'W', b'E', b'B', b'P', ..] => Some("image/webp"),
-        _ => None,
-    }
 }
 
 /// NUL is in no text; and text in any 8-bit encoding has few control characters. UTF-16 counts as binary.

@@ -1,10 +1,13 @@
 //! Walking a tree as people see it: without what git ignores and, unless asked, without hidden files.
 
 use std::path::{Path, PathBuf};
-use std::sync::mpsc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use ignore::{WalkBuilder, WalkState};
 use tokio_util::sync::CancellationToken;
+
+/// No search takes more files: whoever searches all of a disk gets a part of it and a word about that.
+pub(super) const FILES_MAX: usize = 500_000;
 
 /// Whether hidden files are wanted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -13,14 +16,33 @@ pub(super) enum Hidden {
     Wanted,
 }
 
-/// All files below `root` that pass, in no order. Stops early when cancelled.
+/// How far a walk went.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Walked {
+    /// How many files were found.
+    pub(super) files: usize,
+    /// Whether it stopped there although there were more.
+    pub(super) stopped: bool,
+}
+
+impl Walked {
+    /// What the model is told if that is not all.
+    pub(super) fn note(self) -> Option<String> {
+        self.stopped.then(|| format!("[stopped after {} files: narrow the pattern or the path]", self.files))
+    }
+}
+
+/// Hands the files below `root` that pass to `found`, in no order and from several threads, but no more than `max`. Stops
+/// early when cancelled.
 pub(super) fn files(
     root: &Path,
     hidden: Hidden,
+    max: usize,
     cancel: &CancellationToken,
     keep: impl Fn(&Path) -> bool + Sync,
-) -> Vec<PathBuf> {
-    let (found, files) = mpsc::channel();
+    found: impl Fn(PathBuf) + Sync,
+) -> Walked {
+    let count = AtomicUsize::new(0);
     let walk = WalkBuilder::new(root)
         .hidden(hidden == Hidden::Skipped)
         .require_git(false)
@@ -28,8 +50,7 @@ pub(super) fn files(
         .threads(threads())
         .build_parallel();
     walk.run(|| {
-        let (found, keep) = (found.clone(), &keep);
-        Box::new(move |entry| {
+        Box::new(|entry| {
             if cancel.is_cancelled() {
                 return WalkState::Quit;
             }
@@ -38,17 +59,45 @@ pub(super) fn files(
                 && entry.file_type().is_some_and(|kind| kind.is_file())
                 && keep(entry.path())
             {
-                // The receiver outlives the walk.
-                let _ = found.send(entry.into_path());
+                if count.fetch_add(1, Ordering::Relaxed) >= max {
+                    return WalkState::Quit;
+                }
+                found(entry.into_path());
             }
             WalkState::Continue
         })
     });
-    drop(found);
-    files.into_iter().collect()
+    let count = count.into_inner();
+    Walked { files: count.min(max), stopped: count > max }
 }
 
 /// How many threads a search gets.
 pub(super) fn threads() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from).min(8)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_walk_stops_when_it_has_enough() {
+        let dir = tempfile::tempdir().unwrap();
+        for n in 0..20 {
+            std::fs::write(dir.path().join(n.to_string()), "").unwrap();
+        }
+        let walk = |max| {
+            let seen = AtomicUsize::new(0);
+            let count = |_| {
+                seen.fetch_add(1, Ordering::Relaxed);
+            };
+            let walked = files(dir.path(), Hidden::Skipped, max, &CancellationToken::new(), |_| true, count);
+            assert_eq!(seen.into_inner(), walked.files);
+            walked
+        };
+        assert_eq!(walk(20), Walked { files: 20, stopped: false });
+        assert_eq!(walk(20).note(), None);
+        assert_eq!(walk(7), Walked { files: 7, stopped: true });
+        assert!(walk(7).note().unwrap().starts_with("[stopped after 7 files"));
+    }
 }

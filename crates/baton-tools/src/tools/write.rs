@@ -1,13 +1,14 @@
 //! `write`: a whole file, new or in place of another.
 
-use std::fs;
 use std::io;
 
 use baton_core::Access;
 use schemars::JsonSchema;
 use serde::Deserialize;
+use tokio_util::sync::CancellationToken;
 
 use crate::ledger::{CONTENTS_BYTES_MAX, Stamp};
+use crate::regular;
 use crate::save::{diff, save};
 use crate::{CallContext, Outcome, TypedTool, Workspace};
 
@@ -29,12 +30,12 @@ impl TypedTool for Write {
     const ACCESS: Access = Access::Write;
 
     async fn call(&self, input: Input, cx: &CallContext) -> Result<Outcome, String> {
-        let workspace = cx.workspace.clone();
-        crate::blocking(move || write(&input, &workspace)).await
+        let (workspace, cancel) = (cx.workspace.clone(), cx.cancel.clone());
+        crate::blocking(move || write(&input, &workspace, &cancel)).await
     }
 }
 
-fn write(input: &Input, workspace: &Workspace) -> Result<Outcome, String> {
+fn write(input: &Input, workspace: &Workspace, cancel: &CancellationToken) -> Result<Outcome, String> {
     let path = workspace.resolve(&input.path);
     let target = workspace.check_write(&path)?;
     let shown = workspace.show(&path);
@@ -45,18 +46,23 @@ fn write(input: &Input, workspace: &Workspace) -> Result<Outcome, String> {
     }
     let (done, old) = match target.metadata() {
         Ok(metadata) if metadata.is_dir() => return Err(format!("{shown} is a directory")),
+        Ok(metadata) if !metadata.is_file() => return Err(format!("{shown} is not a regular file")),
         Ok(metadata) if metadata.len() > CONTENTS_BYTES_MAX => {
             workspace.ledger().check(&target, &Stamp::large(&metadata))?;
             ("overwritten", None)
         }
-        Ok(metadata) if metadata.is_file() => {
-            let old = fs::read(&target).map_err(failed)?;
+        Ok(_) => {
+            let old = regular::read(&target, CONTENTS_BYTES_MAX, cancel).map_err(failed)?;
             workspace.ledger().check(&target, &Stamp::of(&old))?;
             ("overwritten", Some(old))
         }
         // Saving will tell what is wrong, if anything is.
-        _ => ("created", Some(Vec::new())),
+        Err(_) => ("created", Some(Vec::new())),
     };
+    // Who was told that this was given up must not find it done later.
+    if cancel.is_cancelled() {
+        return Err("cancelled; nothing was written".to_owned());
+    }
     save(&target, new).map_err(failed)?;
     workspace.ledger().note(&target, Stamp::of(new));
     let lines = input.content.lines().count();
@@ -67,4 +73,21 @@ fn write(input: &Input, workspace: &Workspace) -> Result<Outcome, String> {
         Some(old) => outcome.with("diff", diff(&shown, &old, new)),
         None => outcome,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Reach;
+
+    #[test]
+    fn what_was_given_up_is_not_done_later() {
+        let dir = tempfile::tempdir().unwrap();
+        let workspace = Workspace::new(dir.path(), dir.path(), Reach::Inside).unwrap();
+        let cancel = CancellationToken::new();
+        cancel.cancel();
+        let input = Input { path: "new".to_owned(), content: "x".to_owned() };
+        assert_eq!(write(&input, &workspace, &cancel), Err("cancelled; nothing was written".to_owned()));
+        assert!(!dir.path().join("new").exists());
+    }
 }

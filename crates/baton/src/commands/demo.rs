@@ -7,11 +7,11 @@ use anstream::eprintln;
 use anstyle::{AnsiColor, Style};
 use baton_agent::TurnLimits;
 use baton_core::{Area, Block, Fault, PermissionMode, Tier, TurnReason};
-use baton_headless::{Format, Output, Signals, exec};
+use baton_headless::{Format, Signals, exec};
 
 use crate::Global;
 use crate::exit::Exit;
-use crate::setup::{Request, Setup, runtime};
+use crate::setup::{Request, Setup, block_on};
 
 /// Watch an agent fix a bug, without a key and without a network
 #[derive(clap::Args)]
@@ -36,19 +36,27 @@ const FILES: [(&str, &str); 3] = [
 const SCRIPT: &str = include_str!("../../../../demo/slug.jsonl");
 const PROMPT: &str = "The tests fail. Find out why and fix it.";
 
+/// Variables that point git at another repository than the one it stands in; hooks have them set.
+const GIT_PLACES: [&str; 6] =
+    ["GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_OBJECT_DIRECTORY", "GIT_COMMON_DIR", "GIT_NAMESPACE"];
+
 const BOLD: Style = Style::new().bold();
 const GREEN: Style = AnsiColor::Green.on_default();
 const RED: Style = AnsiColor::Red.on_default();
 
 /// Runs the command.
 pub fn run(global: &Global, args: &Args) -> Result<Exit, Fault> {
-    let temp = tempfile::Builder::new().prefix("baton-demo-").tempdir().map_err(|error| unusable(&error))?;
+    let mut temp = tempfile::Builder::new().prefix("baton-demo-").tempdir().map_err(|error| unusable(&error))?;
     let repository = temp.path().join("slug");
     prepare(&repository, temp.path())?;
     eprintln!("{BOLD}A small repository with a bug:{BOLD:#} {}", repository.display());
     eprintln!("{BOLD}Its tests before:{BOLD:#} {}", verdict(tests_pass(&repository)?));
     eprintln!("{BOLD}The agent is told:{BOLD:#} {PROMPT}\n");
     let exit = rehearse(global, args, &repository, temp.path())?;
+    if args.keep {
+        temp.disable_cleanup(true);
+        eprintln!("\nkept in {}", repository.display());
+    }
     if exit != Exit::Done {
         return Ok(exit);
     }
@@ -64,10 +72,6 @@ pub fn run(global: &Global, args: &Args) -> Result<Exit, Fault> {
             _ => eprintln!("{line}"),
         }
     }
-    if args.keep {
-        let kept = temp.keep().join("slug");
-        eprintln!("\nkept in {}", kept.display());
-    }
     Ok(if passed { Exit::Done } else { Exit::Failed })
 }
 
@@ -75,18 +79,19 @@ fn rehearse(global: &Global, args: &Args, repository: &Path, temp: &Path) -> Res
     let Global { verbose, no_color, .. } = *global;
     let in_repository = Global { dir: Some(repository.to_owned()), add_dir: Vec::new(), verbose, no_color };
     let mut setup = Setup::new(&in_repository)?;
-    // Leaves no trace of the sample among the person's projects.
+    // Leaves no trace of the sample among the person's projects, and none of the sample's agent in their repository.
     setup.places.state_dir = temp.join("state");
+    setup.hidden = GIT_PLACES.map(str::to_owned).to_vec();
     let script = temp.join("script.jsonl");
     std::fs::write(&script, SCRIPT).map_err(|error| unusable(&error))?;
     let model = format!("script/{}", script.display());
     let limits = TurnLimits::default();
     let request = Request { model: Some(&model), effort: None, mode: PermissionMode::Auto, limits };
-    runtime()?.block_on(async {
+    block_on(async {
         let mut signals = Signals::new().map_err(|error| unusable(&error))?;
         let options = setup.conversation(request)?;
-        let mut output = Output::new(if args.json { Format::Json } else { Format::Text });
-        let finish = exec(options, vec![Block::text(PROMPT)], &mut output, &mut signals).await;
+        let format = if args.json { Format::Json } else { Format::Text };
+        let finish = exec(options, vec![Block::text(PROMPT)], format, &mut signals).await;
         Ok(if finish.reason == TurnReason::Done { Exit::Done } else { Exit::from(&finish) })
     })
 }
@@ -106,7 +111,11 @@ fn prepare(repository: &Path, temp: &Path) -> Result<(), Fault> {
 
 /// Runs git without the person's settings and hooks.
 fn git(repository: &Path, args: &[&str]) -> Result<String, Fault> {
-    let output = Command::new("git")
+    let mut command = Command::new("git");
+    for name in GIT_PLACES {
+        command.env_remove(name);
+    }
+    let output = command
         .args(["-c", "user.name=Baton", "-c", "user.email=baton@localhost", "-c", "commit.gpgsign=false"])
         .args(["-c", "init.defaultBranch=main", "-c", "core.hooksPath=../hooks"])
         .args(args)

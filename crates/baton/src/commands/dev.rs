@@ -8,7 +8,7 @@ use baton_headless::model_server::{ModelServer, Options};
 
 use crate::Global;
 use crate::exit::Exit;
-use crate::setup::runtime;
+use crate::setup::block_on;
 
 /// Tools for building on Baton
 #[derive(clap::Args)]
@@ -50,7 +50,7 @@ pub fn run(global: &Global, args: Args) -> Result<Exit, Fault> {
     let dir = global.dir.clone().unwrap_or_default();
     let script = baton_llm::read_script(&dir.join(script)).map_err(|error| error.fault())?;
     let options = Options { script, port, log: log.map(|log| dir.join(log)), append_only };
-    runtime()?.block_on(async {
+    block_on(async {
         let unusable =
             |error| Fault::input(format!("cannot serve on port {port}: {error}")).hint("choose another --port");
         let mut signals = Signals::new().map_err(unusable)?;

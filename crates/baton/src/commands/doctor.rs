@@ -107,14 +107,14 @@ fn program(name: &str, if_missing: State, why: &str) -> Check {
 fn providers(setup: &Setup) -> Vec<Check> {
     let env = |name: &str| std::env::var(name).ok();
     let own = setup.llm.providers.0.keys().map(String::as_str);
-    let mut names: Vec<&str> = PRESETS.iter().map(|preset| preset.name).chain(own).collect();
-    names.dedup();
-    names
-        .into_iter()
+    let presets = PRESETS.iter().map(|preset| preset.name);
+    let own = own.filter(|name| !PRESETS.iter().any(|preset| preset.name == *name));
+    presets
+        .chain(own)
         .map(|name| match Endpoint::resolve(name, &setup.llm.providers, &env) {
             Ok(endpoint) => {
                 let key = if endpoint.auth == Auth::None { "no key needed" } else { "key found" };
-                Check::new(name, State::Ok, format!("{key}, {}", endpoint.base_url))
+                Check::new(name, State::Ok, format!("{key}, {}", endpoint.host()))
             }
             Err(error) => {
                 let check = Check::new(name, State::Absent, error.message);

@@ -4,11 +4,11 @@ use std::path::PathBuf;
 
 use baton_agent::TurnLimits;
 use baton_core::{Fault, PermissionMode, Usd};
-use baton_headless::{Format, Input, Output, Signals, exec, gather};
+use baton_headless::{Format, Input, Signals, exec, gather};
 use baton_llm::Effort;
 
 use crate::exit::Exit;
-use crate::setup::{Request, Setup, runtime};
+use crate::setup::{Request, Setup, block_on};
 use crate::{Global, log};
 
 /// Give the agent one prompt and wait until it is done
@@ -68,14 +68,14 @@ fn parse_usd(text: &str) -> Result<Usd, String> {
 
 /// Runs the command.
 pub fn run(global: &Global, args: &Args) -> Result<Exit, Fault> {
-    runtime()?.block_on(async {
+    block_on(async {
         let mut signals = Signals::new().map_err(|error| Fault::internal(format!("cannot hear signals: {error}")))?;
         tokio::select! {
             biased;
             prepared = prepare(global, args) => {
                 let (options, prompt) = prepared?;
-                let mut output = Output::new(if args.json { Format::Json } else { Format::Text });
-                Ok(Exit::from(&exec(options, prompt, &mut output, &mut signals).await))
+                let format = if args.json { Format::Json } else { Format::Text };
+                Ok(Exit::from(&exec(options, prompt, format, &mut signals).await))
             }
             signal = signals.next() => Ok(Exit::Signal(signal)),
         }
@@ -85,9 +85,6 @@ pub fn run(global: &Global, args: &Args) -> Result<Exit, Fault> {
 async fn prepare(global: &Global, args: &Args) -> Result<(baton_agent::Options, Vec<baton_core::Block>), Fault> {
     let setup = Setup::new(global)?;
     log::start(&setup.state_dir()?, global.verbose);
-    for notice in setup.notices() {
-        anstream::eprintln!("note: {notice}");
-    }
     let limits = TurnLimits {
         steps: args.max_steps.unwrap_or(setup.limits.steps),
         usd: args.max_usd,
@@ -95,11 +92,9 @@ async fn prepare(global: &Global, args: &Args) -> Result<(baton_agent::Options, 
         seconds: args.max_time.or(setup.limits.seconds),
     };
     let request = Request { model: args.model.as_deref(), effort: args.effort, mode: args.permission_mode, limits };
-    let options = setup.conversation(request)?;
+    let mut options = setup.conversation(request)?;
     let input = Input { prompt: args.prompt.clone(), images: args.images.clone(), cwd: setup.cwd.clone() };
     let (prompt, notice) = gather(input).await?;
-    if let Some(notice) = notice {
-        anstream::eprintln!("note: {notice}");
-    }
+    options.notices.extend(notice);
     Ok((options, prompt))
 }

@@ -85,6 +85,7 @@ fn errors_have_the_status_of_their_kind() {
     assert_eq!(failure_of.kind, WireFailureKind::Reported { status: 529 });
     assert_eq!(failure_of.message, "overloaded_error: Overloaded");
     assert_eq!(failure_of.partial, Message::assistant("Half an ans"));
+    assert_eq!(failure_of.usage, Usage { input_tokens: 25, output_tokens: 1, ..Usage::default() });
     for (kind, status) in [
         ("invalid_request_error", 400),
         ("authentication_error", 401),
@@ -191,6 +192,52 @@ fn there_are_at_most_four_marks_and_the_last_block_has_one() {
     let body = WIRE.encode(&whole);
     let last = body["messages"].as_array().and_then(|messages| messages.last()).expect("a message");
     assert_eq!(last["content"][0]["cache_control"], json!({"type": "ephemeral"}));
+}
+
+#[test]
+fn the_name_tells_who_takes_a_budget() {
+    for model in [
+        "claude-2.1",
+        "claude-3-opus-20240229",
+        "claude-3-5-sonnet-v2@20241022",
+        "claude-3-7-sonnet-latest",
+        "anthropic/claude-3.7-sonnet:thinking",
+        "claude-sonnet-4",
+        "claude-4-sonnet",
+        "claude-opus-4",
+        "claude-opus-4-0",
+        "claude-sonnet-4-latest",
+        "claude-sonnet-4-20250514",
+        "claude-sonnet-4@20250514",
+        "us.anthropic.claude-sonnet-4-20250514-v1:0",
+        "claude-opus-4-1",
+        "Claude-Opus-4.1",
+        "claude-opus-4-1@20250805",
+        "anthropic.claude-opus-4-1-20250805-v1:0",
+        "claude-sonnet-4-5",
+        "claude-haiku-4-5-20251001",
+        "anthropic/claude-opus-4.5",
+        "arn:aws:bedrock:us-east-1:123456789012:inference-profile/us.anthropic.claude-opus-4-5-20251101-v1:0",
+        "glm-4.7",
+        "kimi-k3",
+    ] {
+        assert!(!super::is_adaptive(model), "{model}");
+    }
+    for model in [
+        "claude-opus-4-6",
+        "claude-sonnet-4-6",
+        "claude-opus-4.8",
+        "us.anthropic.claude-opus-4-6-v1",
+        "global.anthropic.claude-opus-4-7-v1:0",
+        "claude-opus-5",
+        "claude-opus-5@20260401",
+        "claude-haiku-5-5",
+        "claude-sonnet-5-20260301",
+        "claude-opus-10",
+        "claude-mythos-preview",
+    ] {
+        assert!(super::is_adaptive(model), "{model}");
+    }
 }
 
 #[test]

@@ -4,7 +4,7 @@ use baton_core::{AgentRole, Block, CallId, Image, Message, Role, Signature, Tool
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use crate::request::{Answer, Delta, Effort, Request};
+use crate::request::{Abilities, Answer, Delta, Effort, Request};
 use crate::wire::{Wire, WireEvent, WireFailure, WireFailureKind};
 
 /// Decodes pieces of a stream.
@@ -83,6 +83,7 @@ pub(in crate::wire) fn request(model: &str, messages: Vec<Message>) -> Request {
         messages,
         output_max: 32_000,
         effort: None,
+        abilities: Abilities { images: true, thinking: true },
         cache_key: "ses_1".to_owned(),
         role: AgentRole::default(),
         failures: 0,

@@ -6,7 +6,7 @@ use serde_json::json;
 use crate::request::{Effort, Request};
 use crate::wire::assemble::testing::{
     answer, call, call_delta, check_cuts, check_noise, check_prefix, check_splits, conversation, failure, malformed,
-    pretty, request, sent_back, text_delta, thinking_delta,
+    pretty, request, sent_back, text_delta, thinking, thinking_delta,
 };
 use crate::wire::{Wire, WireFailureKind};
 
@@ -23,8 +23,22 @@ const REFUSAL: &str = include_str!("../../../tests/streams/chat_refusal.sse");
 const UNNUMBERED: &str = include_str!("../../../tests/streams/chat_unnumbered.sse");
 const SAME_INDEX: &str = include_str!("../../../tests/streams/chat_same_index.sse");
 const NAME_PIECES: &str = include_str!("../../../tests/streams/chat_name_pieces.sse");
-const SAMPLES: [&str; 10] =
-    [TEXT, TOOL, PARALLEL, THINKING, ERROR, MALFORMED, REFUSAL, UNNUMBERED, SAME_INDEX, NAME_PIECES];
+const MISTRAL: &str = include_str!("../../../tests/streams/chat_mistral.sse");
+const OPENROUTER: &str = include_str!("../../../tests/streams/chat_openrouter.sse");
+const SAMPLES: [&str; 12] = [
+    TEXT,
+    TOOL,
+    PARALLEL,
+    THINKING,
+    ERROR,
+    MALFORMED,
+    REFUSAL,
+    UNNUMBERED,
+    SAME_INDEX,
+    NAME_PIECES,
+    MISTRAL,
+    OPENROUTER,
+];
 
 #[test]
 fn text() {
@@ -108,6 +122,64 @@ fn thinking_goes_back_in_the_field_it_came_in() {
 }
 
 #[test]
+fn thinking_in_the_content_goes_back_there() {
+    let (answer, deltas) = answer(WIRE, MISTRAL);
+    let expected = [
+        thinking_delta("The user wants "),
+        thinking_delta("a listing."),
+        text_delta("List"),
+        text_delta("ing."),
+        call_delta("D681PevKs", "bash"),
+    ];
+    assert_eq!(deltas, expected);
+    let body = sent_back(WIRE, "mistral-medium-latest", answer);
+    let content = json!([
+        {"type": "thinking", "thinking": [{"type": "text", "text": "The user wants a listing."}]},
+        {"type": "text", "text": "Listing."},
+    ]);
+    assert_eq!(body["messages"][1]["content"], content);
+    assert_eq!(body["messages"][1].as_object().map(serde_json::Map::len), Some(3), "role, content, tool_calls");
+}
+
+#[test]
+fn reasoning_details_are_put_together_and_go_back() {
+    let (answer, deltas) = answer(WIRE, OPENROUTER);
+    assert_eq!(deltas[..3], [thinking_delta("The user wants "), thinking_delta("a listing."), text_delta("Listing.")]);
+    let format = "anthropic-claude-v1";
+    let details = json!([
+        {"type": "reasoning.text", "text": "The user wants a listing.", "format": format, "index": 0, "signature": "Et8BCmUIDxgC"},
+        {"type": "reasoning.encrypted", "data": "EmwK", "id": "r1", "format": format, "index": 1},
+        {"type": "reasoning.encrypted", "data": "AhgBEgy3", "id": "r2", "format": format, "index": 1},
+        {"type": "reasoning.summary", "summary": "a"},
+        {"type": "reasoning.summary", "summary": "b"},
+    ]);
+    let expected = thinking("The user wants a listing.", "chat-details", &details.to_string());
+    assert_eq!(answer.message.content[0], expected);
+    let reply = sent_back(WIRE, "anthropic/claude-sonnet-4.5", answer)["messages"][1].clone();
+    assert_eq!(reply["reasoning_details"], details);
+    assert_eq!((reply.get("reasoning"), reply["content"].as_str()), (None, Some("Listing.")));
+}
+
+#[test]
+fn details_of_a_cut_answer_are_not_sent() {
+    let (cut, _) = OPENROUTER.split_once(r#""content":"Listing.""#).expect("the text");
+    let failure = failure(WIRE, cut);
+    assert_eq!(failure.partial.content, [thinking("The user wants a listing.", "chat", "reasoning")]);
+}
+
+#[test]
+fn reasoning_beside_the_completion_is_output_too() {
+    let usage = |counts| super::usage(&counts);
+    let xai = usage(json!({
+        "prompt_tokens": 10_120, "completion_tokens": 1_499, "total_tokens": 14_428,
+        "prompt_tokens_details": {"cached_tokens": 128}, "completion_tokens_details": {"reasoning_tokens": 2_809},
+    }));
+    assert_eq!((xai.input_tokens, xai.output_tokens, xai.reasoning_tokens), (9_992, 4_308, 2_809));
+    let total_lost = usage(json!({"prompt_tokens": 10, "completion_tokens": 5}));
+    assert_eq!((total_lost.input_tokens, total_lost.output_tokens), (10, 5));
+}
+
+#[test]
 fn errors_come_in_many_shapes() {
     let failure_of = failure(WIRE, ERROR);
     assert_eq!(failure_of.kind, WireFailureKind::Reported { status: 502 });
@@ -167,7 +239,7 @@ fn splits() {
 
 #[test]
 fn cuts() {
-    for stream in [TEXT, TOOL, PARALLEL, THINKING, UNNUMBERED, SAME_INDEX, NAME_PIECES] {
+    for stream in [TEXT, TOOL, PARALLEL, THINKING, UNNUMBERED, SAME_INDEX, NAME_PIECES, MISTRAL, OPENROUTER] {
         check_cuts(WIRE, stream);
     }
 }

@@ -101,6 +101,16 @@ fn an_error_has_its_status() {
     assert_eq!(failure.kind, WireFailureKind::Reported { status: 503 });
     assert_eq!(failure.message, "UNAVAILABLE: The model is overloaded.");
     assert_eq!(failure.partial, Message::assistant("Half an ans"));
+    assert_eq!(failure.usage, Usage { input_tokens: 50, ..Usage::default() });
+}
+
+#[test]
+fn an_error_tells_how_long_to_wait() {
+    let details = r#"[{"@type":"type.googleapis.com/google.rpc.QuotaFailure"},{"@type":"type.googleapis.com/google.rpc.RetryInfo","retryDelay":"15s"}]"#;
+    let stream = ERROR.replace(r#""code":503"#, &format!(r#""details":{details},"code":429"#));
+    let failure = failure(WIRE, &stream);
+    assert_eq!(failure.kind, WireFailureKind::Reported { status: 429 });
+    assert_eq!(failure.message, "UNAVAILABLE: The model is overloaded.; retryDelay: 15s");
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use baton_core::{Block, Message, StopReason, Usage};
 use serde_json::json;
 
-use crate::request::{Effort, Request};
+use crate::request::{Abilities, Effort, Request};
 use crate::wire::assemble::testing::{
     answer, call, call_delta, check_cuts, check_noise, check_prefix, check_splits, conversation, failure, malformed,
     pretty, request, sent_back, text_delta, thinking, thinking_delta,
@@ -94,7 +94,12 @@ fn errors_have_the_status_of_their_code() {
         ("invalid_prompt", 400),
         ("context_length_exceeded", 400),
         ("server_error", 500),
-        ("unheard_of", 500),
+        ("internal_error", 500),
+        ("server_is_overloaded", 529),
+        ("slow_down", 503),
+        ("vector_store_timeout", 504),
+        ("image_too_small", 400),
+        ("unheard_of", 400),
     ] {
         let stream = ERROR.replace("insufficient_quota", code);
         assert_eq!(failure(WIRE, &stream).kind, WireFailureKind::Reported { status }, "{code}");
@@ -111,6 +116,25 @@ fn an_error_event_may_be_flat_or_nested() {
         assert_eq!(failure.kind, WireFailureKind::Reported { status: 429 });
         assert_eq!(failure.message, "rate_limit_exceeded: Slow down");
     }
+}
+
+#[test]
+fn an_error_without_a_code_is_the_servers() {
+    let said = ERROR.replace(r#""code":"insufficient_quota""#, r#""code":null"#);
+    assert_eq!(failure(WIRE, &said).kind, WireFailureKind::Reported { status: 500 });
+    let event = r#"{"type":"error","code":null,"message":"Please try again in 11s","param":null}"#;
+    let failure = failure(WIRE, &format!("data: {event}\n\n"));
+    assert_eq!(failure.kind, WireFailureKind::Reported { status: 500 });
+    assert_eq!(failure.message, "500: Please try again in 11s");
+}
+
+#[test]
+fn a_failed_answer_may_tell_what_it_used() {
+    let counts = r#"{"input_tokens":20,"output_tokens":7,"total_tokens":27}"#;
+    let (head, tail) = ERROR.split_once("event: response.failed").expect("the end");
+    let stream = format!("{head}{}", tail.replace(r#""usage":null"#, &format!(r#""usage":{counts}"#)));
+    assert_eq!(failure(WIRE, &stream).usage, Usage { input_tokens: 20, output_tokens: 7, ..Usage::default() });
+    assert_eq!(failure(WIRE, ERROR).usage, Usage::default());
 }
 
 #[test]
@@ -163,12 +187,17 @@ fn a_growing_conversation_moves_nothing() {
 
 #[test]
 fn efforts() {
-    let encode = |model, effort| {
-        let body = WIRE.encode(&Request { effort, ..request(model, vec![Message::user("Go")]) });
+    let of = |request: Request| {
+        let body = WIRE.encode(&request);
         (body["reasoning"]["effort"].clone(), body.get("include").is_some())
     };
+    let encode = |model, effort| of(Request { effort, ..request(model, vec![Message::user("Go")]) });
+    let dull = Abilities { images: true, thinking: false };
+    for effort in [None, Some(Effort::High)] {
+        let request = Request { effort, abilities: dull, ..request(MODEL, vec![Message::user("Go")]) };
+        assert_eq!(of(request), (json!(null), false));
+    }
     assert_eq!(encode(MODEL, None), (json!(null), true));
-    assert_eq!(encode("gpt-4.1", None), (json!(null), false));
     assert_eq!(encode(MODEL, Some(Effort::Minimal)), (json!("none"), true));
     assert_eq!(encode("gpt-5-mini", Some(Effort::Minimal)), (json!("minimal"), true));
     assert_eq!(encode("gpt-5.3-codex", Some(Effort::Minimal)), (json!("low"), true));

@@ -1,0 +1,130 @@
+//! Regular files: opens what can be read to its end, and nothing that would wait for somebody or tell Baton's secrets.
+
+use std::fs::{File, Metadata};
+use std::io::{self, Read};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+
+use rustix::fs::{OFlags, PROC_SUPER_MAGIC, fstatfs};
+use tokio_util::sync::CancellationToken;
+
+/// A regular file that is read until its end or until the call is cancelled.
+pub(crate) struct Regular {
+    file: File,
+    metadata: Metadata,
+    cancel: CancellationToken,
+}
+
+/// Opens a file for reading. Devices, pipes and sockets are refused without being touched.
+pub(crate) fn open(path: &Path, cancel: &CancellationToken) -> io::Result<Regular> {
+    // Even to open a device can have effects, so it is looked at before; and again after, since it may be another by then.
+    check(&path.metadata()?)?;
+    // Files of the kernel that hand out what happens (`/proc/kmsg`, `trace_pipe`) are regular by their type; this makes
+    // them say that there is nothing rather than wait for it. A file on a disk does not care.
+    let flags = OFlags::NONBLOCK | OFlags::NOCTTY;
+    let file = File::options().read(true).custom_flags(flags.bits().cast_signed()).open(path)?;
+    let metadata = file.metadata()?;
+    check(&metadata)?;
+    if is_environment(&file, path) {
+        return Err(io::Error::other("the environment of a process may hold secrets"));
+    }
+    Ok(Regular { file, metadata, cancel: cancel.clone() })
+}
+
+/// All of a file that is no larger than `max`.
+pub(crate) fn read(path: &Path, max: u64, cancel: &CancellationToken) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    open(path, cancel)?.take(max + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > max {
+        return Err(io::Error::other(format!("it has more than {max} bytes")));
+    }
+    Ok(bytes)
+}
+
+impl Regular {
+    /// Of the file that is open.
+    pub(crate) fn metadata(&self) -> &Metadata {
+        &self.metadata
+    }
+}
+
+impl Read for Regular {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if self.cancel.is_cancelled() {
+            return Err(io::Error::other("cancelled"));
+        }
+        self.file.read(buffer).map_err(|error| match error.kind() {
+            io::ErrorKind::WouldBlock => {
+                io::Error::other("it has no end: it hands out what happens, and one would have to wait for more")
+            }
+            _ => error,
+        })
+    }
+}
+
+fn check(metadata: &Metadata) -> io::Result<()> {
+    if metadata.is_file() {
+        return Ok(());
+    }
+    Err(io::Error::other(if metadata.is_dir() {
+        "it is a directory"
+    } else {
+        "it is a device, pipe or socket, not a file"
+    }))
+}
+
+/// Whether this is `/proc/PID/environ`, by whatever name: the tools run in Baton, whose own is full of keys.
+fn is_environment(file: &File, path: &Path) -> bool {
+    fstatfs(file).is_ok_and(|system| system.f_type == PROC_SUPER_MAGIC)
+        && path.canonicalize().is_ok_and(|path| path.ends_with("environ"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    fn attempt(path: &Path) -> Result<usize, String> {
+        read(path, 1 << 20, &CancellationToken::new()).map(|bytes| bytes.len()).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn files_of_the_kernel_can_be_read_if_they_end() {
+        for path in ["/proc/cpuinfo", "/proc/meminfo", "/proc/self/status", "/proc/sys/kernel/ostype"] {
+            assert!(attempt(Path::new(path)).unwrap() > 0, "{path}");
+        }
+        // Refused by the kernel, or because it would wait; what matters is that this returns.
+        for path in ["/proc/kmsg", "/sys/kernel/tracing/trace_pipe", "/sys/kernel/debug/tracing/trace_pipe"] {
+            assert!(attempt(Path::new(path)).is_err(), "{path}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_file_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let link = dir.path().join("link");
+        symlink("/proc/self/environ", &link).unwrap();
+        for path in [Path::new("/proc/self/environ"), Path::new("/proc/thread-self/environ"), &link] {
+            assert!(attempt(path).unwrap_err().contains("secrets"), "{}", path.display());
+        }
+        assert!(attempt(Path::new("/dev/null")).unwrap_err().contains("device"));
+        assert!(attempt(dir.path()).unwrap_err().contains("directory"));
+        assert!(attempt(Path::new("/proc/self/maps")).is_ok());
+        std::fs::write(dir.path().join("environ"), "mine").unwrap();
+        assert_eq!(attempt(&dir.path().join("environ")), Ok(4));
+    }
+
+    #[test]
+    fn reading_stops_when_cancelled_and_at_the_limit() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a");
+        std::fs::write(&path, "12345").unwrap();
+        let cancel = CancellationToken::new();
+        assert_eq!(read(&path, 5, &cancel).unwrap(), b"12345");
+        assert_eq!(read(&path, 4, &cancel).unwrap_err().to_string(), "it has more than 4 bytes");
+        let mut opened = open(&path, &cancel).unwrap();
+        cancel.cancel();
+        assert_eq!(opened.read(&mut [0; 1]).unwrap_err().to_string(), "cancelled");
+    }
+}
