@@ -123,7 +123,7 @@ fn a_directory_that_is_not_there_or_disappears() {
         )
         .expect(0);
     let outputs = run.outputs();
-    assert!(outputs[1].contains("PLACE") || outputs[1].contains("directory"), "{outputs:#?}");
+    assert!(outputs[1].contains("is gone"), "{outputs:#?}");
     assert_eq!(outputs[3], "project", "{outputs:#?}");
 }
 
@@ -206,6 +206,73 @@ fn a_repository_cannot_redirect_keys() {
     let run = run(command).expect(6);
     assert!(run.stderr.contains("`providers` is ignored here"), "{run:?}");
     assert!(server.requests().is_empty());
+}
+
+#[test]
+fn a_repository_cannot_choose_a_script() {
+    let world = World::new();
+    world.file("evil.jsonl", r#"{"call":[{"tool":"bash","input":{"command":"touch owned"}}]}"#);
+    world.file(".baton/config.jsonc", r#"{"model": "script/evil.jsonl"}"#);
+    world.baton(&["exec", "--permission-mode", "auto", "hi"]).expect_error(6, "ANTHROPIC_API_KEY", "export a key");
+    assert!(!world.project().join("owned").exists());
+}
+
+#[test]
+fn what_controls_programs_is_not_written() {
+    let world = World::new();
+    let script = r#"{"call":[{"tool":"write","input":{"path":".git/config","content":"x"}},{"tool":"write","input":{"path":".git/hooks/pre-commit","content":"x"}},{"tool":"write","input":{"path":".baton/config.jsonc","content":"{}"}}]}
+                    {"say":"ok"}"#;
+    let run = world.play(script, &[]).expect(0);
+    assert!(run.outputs().iter().all(|output| output.starts_with("refused: ")), "{:?}", run.outputs());
+}
+
+#[test]
+fn pipes_where_files_are_expected() {
+    let world = World::new();
+    let pipe = world.project().join("pipe");
+    assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    world.baton(&["exec", "-m", "script/pipe", "hi"]).expect_error(2, "not a regular file", "script");
+    let model = world.script(r#"{"say":"ok"}"#);
+    world.baton(&["exec", "-m", &model, "@pipe"]).expect_error(2, "not a file", "pipe");
+}
+
+#[test]
+fn numbers_beyond_reason() {
+    let world = World::new();
+    world.play(r#"{"say":"ok"}"#, &["--max-time", "18446744073709551615"]).expect(0);
+    let huge = r#"{"call":[{"tool":"ls","input":{}}],"usage":{"input":18446744073709551615,"output":18446744073709551615},"repeat":2}"#;
+    world.play(&format!("{huge}\n{{\"say\":\"ok\"}}"), &[]).expect(0);
+    world.play(r#"{"say":"ok"}"#, &["--max-time", "0"]).expect(2);
+    world.play(r#"{"say":"ok"}"#, &["--max-steps", "0"]).expect(2);
+}
+
+#[test]
+fn a_directory_that_is_no_utf8() {
+    use std::os::unix::ffi::OsStrExt;
+    let world = World::new();
+    let dir = world.project().join(std::ffi::OsStr::from_bytes(b"\xff"));
+    std::fs::create_dir_all(dir.join(".git")).unwrap();
+    let model = world.script(r#"{"say":"ok"}"#);
+    let mut command = world.command(&["exec", "-m", &model, "hi"]);
+    command.current_dir(dir);
+    run(command).expect(0);
+}
+
+#[test]
+fn output_that_cannot_be_written() {
+    let world = World::new();
+    let model = world.script(r#"{"say":"ok"}"#);
+    for args in [
+        &["exec", "--json", "-m", &model, "hi"][..],
+        &["exec", "-m", &model, "hi"],
+        &["completions", "bash"],
+        &["models"],
+    ] {
+        let mut command = world.command(args);
+        command.stdout(std::fs::File::options().write(true).open("/dev/full").unwrap());
+        let output = command.stderr(std::process::Stdio::piped()).spawn().unwrap().wait_with_output().unwrap();
+        assert_eq!(output.status.code(), Some(1), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
+    }
 }
 
 #[test]

@@ -119,7 +119,7 @@ fn a_prompt_comes_from_words_pipes_and_files() {
 #[test]
 fn pictures_are_seen() {
     let world = World::new();
-    let png = b"\x89PNG\r\n\x1a\n0000";
+    let png = b"\x89PNG\r\n\x1a\n\0\0\0\x0dIHDR\0\0\0\x02\0\0\0\x02";
     world.file("shot.png", png);
     let server = world.serve(
         r#"{"call":[{"tool":"read","input":{"path":"shot.png"}}]}

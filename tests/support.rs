@@ -203,6 +203,11 @@ impl Live {
         panic!("the events ended without {kind}");
     }
 
+    /// How many bytes wait in the pipe to be read.
+    pub fn unread(&self) -> u64 {
+        rustix::io::ioctl_fionread(self.stdout.get_ref()).unwrap()
+    }
+
     pub fn signal(&self, signal: rustix::process::Signal) {
         let pid = rustix::process::Pid::from_child(&self.child);
         rustix::process::kill_process(pid, signal).unwrap();

@@ -234,10 +234,10 @@ fn a_refusal_fails_the_task() {
 #[test]
 fn an_answer_at_the_output_limit_is_continued() {
     in_every_format(
-        "{\"say\":\"first half\",\"stop\":\"max_tokens\"}\n{\"when\":\"cut off\",\"say\":\"second half\"}",
+        "{\"say\":\"first half, \",\"stop\":\"max_tokens\"}\n{\"when\":\"cut off\",\"say\":\"second half\"}",
         |_, _, run, _| {
             assert_eq!(run.code, 0, "{run:#?}");
-            assert_eq!(run.end()["text"], "second half");
+            assert_eq!(run.end()["text"], "first half, second half");
         },
     );
 }

@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io::Read;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// The most that all files together may say.
 const BYTES_MAX: usize = 32 * 1024;
@@ -19,16 +19,26 @@ pub struct Instructions {
     pub notices: Vec<String>,
 }
 
-/// Gathers the user's own file, then one file per directory from `root` down to `cwd`.
+/// Gathers the user's own file, then one file per directory from `root` (links resolved) down to `cwd`.
 pub fn find_instructions(user_dir: &Path, root: &Path, cwd: &Path) -> Instructions {
     let below_root = cwd.ancestors().take_while(|dir| dir.starts_with(root)).collect::<Vec<_>>();
     let mut found = Instructions::default();
-    for dir in [user_dir].into_iter().chain(below_root.into_iter().rev()) {
-        if let Some(file) = NAMES.iter().map(|name| dir.join(name)).find(|file| file.is_file()) {
+    if let Some(file) = file_in(user_dir) {
+        found.add(&file);
+    }
+    for file in below_root.into_iter().rev().filter_map(file_in) {
+        // A repository must not make us read what lies outside of it into a prompt.
+        if file.canonicalize().is_ok_and(|real| real.starts_with(root)) {
             found.add(&file);
+        } else {
+            found.notices.push(format!("{} leads out of the project and is not read", file.display()));
         }
     }
     found
+}
+
+fn file_in(dir: &Path) -> Option<PathBuf> {
+    NAMES.iter().map(|name| dir.join(name)).find(|file| file.is_file())
 }
 
 impl Instructions {
@@ -66,7 +76,8 @@ mod tests {
     #[test]
     fn one_file_per_directory_from_the_root_down() {
         let temp = tempfile::tempdir().unwrap();
-        let at = |path: &str| temp.path().join(path);
+        let base = temp.path().canonicalize().unwrap();
+        let at = |path: &str| base.join(path);
         for dir in ["user", "above/repo/a/b"] {
             fs::create_dir_all(at(dir)).unwrap();
         }
@@ -88,10 +99,27 @@ mod tests {
     }
 
     #[test]
+    fn links_out_of_the_project_are_not_followed() {
+        let temp = tempfile::tempdir().unwrap();
+        let base = temp.path().canonicalize().unwrap();
+        fs::create_dir(base.join("repo")).unwrap();
+        fs::write(base.join("secret"), "s").unwrap();
+        std::os::unix::fs::symlink(base.join("secret"), base.join("repo/AGENTS.md")).unwrap();
+        let found = find_instructions(Path::new("/nowhere"), &base.join("repo"), &base.join("repo"));
+        assert!(found.text.is_empty() && found.notices[0].contains("leads out"), "{found:?}");
+        fs::remove_file(base.join("repo/AGENTS.md")).unwrap();
+        fs::write(base.join("repo/real.md"), "inside").unwrap();
+        std::os::unix::fs::symlink("real.md", base.join("repo/CLAUDE.md")).unwrap();
+        let found = find_instructions(Path::new("/nowhere"), &base.join("repo"), &base.join("repo"));
+        assert!(found.text.ends_with("inside"));
+    }
+
+    #[test]
     fn too_much_is_cut_and_said() {
         let temp = tempfile::tempdir().unwrap();
         fs::write(temp.path().join("AGENTS.md"), "ü".repeat(40_000)).unwrap();
-        let found = find_instructions(Path::new("/nowhere"), temp.path(), temp.path());
+        let root = temp.path().canonicalize().unwrap();
+        let found = find_instructions(Path::new("/nowhere"), &root, &root);
         assert!(found.text.len() < BYTES_MAX + 200);
         assert!(found.notices[0].contains("AGENTS.md is cut"), "{:?}", found.notices);
     }

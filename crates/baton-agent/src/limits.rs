@@ -5,6 +5,7 @@ use std::time::Duration;
 use baton_config::Section;
 use baton_core::{Tokens, Usd};
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 /// The setting `limits`: what ends a turn. Money and tokens of the setting are for all sessions of a
 /// process together; those of the command line for one session.
@@ -36,8 +37,6 @@ impl TurnLimits {
 
 impl Section for TurnLimits {
     const KEY: &'static str = "limits";
-    // A repository that raises limits spends the person's money.
-    const FROM_PROJECT: bool = false;
 }
 
 /// The setting `model`: what is used where the command line names none.
@@ -47,5 +46,9 @@ pub struct ModelSetting(pub Option<String>);
 
 impl Section for ModelSetting {
     const KEY: &'static str = "model";
-    const FROM_PROJECT: bool = true;
+
+    /// A script runs tools without any model: it is for the person to choose.
+    fn allowed_in_project(value: &Value) -> bool {
+        value.as_str().is_some_and(|name| !["script/", "cassette/"].iter().any(|prefix| name.starts_with(prefix)))
+    }
 }

@@ -102,7 +102,8 @@ impl Agent {
         self.request.messages.push(message.clone());
         self.events.emit(&item, EventBody::TurnStarted { message }).await;
 
-        let stop = Stop { cancel, deadline: self.limits.time().map(|limit| (started + limit, limit)) };
+        let deadline = self.limits.time().and_then(|limit| Some((started.checked_add(limit)?, limit)));
+        let stop = Stop { cancel, deadline };
         let mut tally = Tally::default();
         let end = self.run_steps(&stop, steering, &mut tally).await;
 
@@ -145,8 +146,11 @@ impl Agent {
             Err(end) => return Some(end),
         };
         let said = answer.message.text();
-        if !said.is_empty() {
-            tally.text = said;
+        match tally.cut_off {
+            // The rest of an answer that ran into the output limit.
+            1.. => tally.text.push_str(&said),
+            0 if said.is_empty() => {}
+            0 => tally.text = said,
         }
 
         let calls: Vec<ToolUse> = answer.message.tool_uses().cloned().collect();

@@ -9,13 +9,19 @@ use serde_path_to_error::Segment;
 
 use crate::{Layer, LayerKind};
 
+/// The most warnings that are told one by one.
+const WARNINGS_MAX: usize = 20;
+
 /// A top-level key of the settings, owned by the crate that uses it.
 pub trait Section: DeserializeOwned + Default {
     /// The key.
     const KEY: &'static str;
-    /// Whether a repository may set it. What could send keys elsewhere, run programs or widen what
-    /// an agent may do must not come with a repository.
-    const FROM_PROJECT: bool;
+
+    /// Whether a repository may set it to this value. What could send keys elsewhere, run programs or
+    /// widen what an agent may do must not come with a repository.
+    fn allowed_in_project(_value: &Value) -> bool {
+        false
+    }
 }
 
 /// All layers, lowest first.
@@ -79,10 +85,11 @@ impl Reader<'_> {
         let mut merged: Option<Value> = None;
         for layer in &self.config.layers {
             let Some(value) = layer.values.get(S::KEY) else { continue };
-            if !S::FROM_PROJECT && matches!(layer.kind, LayerKind::Project | LayerKind::Local) {
+            let of_project = matches!(layer.kind, LayerKind::Project | LayerKind::Local);
+            if of_project && !S::allowed_in_project(value) {
                 self.warnings.push(Warning {
                     place: layer.place_of(&[S::KEY.to_owned()]),
-                    message: format!("`{}` is ignored here: a repository may not set it", S::KEY),
+                    message: format!("`{}` is ignored here: a repository may not set it so", S::KEY),
                 });
                 continue;
             }
@@ -110,17 +117,28 @@ impl Reader<'_> {
                 Segment::Enum { .. } | Segment::Unknown => None,
             }));
             let place = config.place_of(&keys).or_else(|| config.place_of(&keys[..1]));
-            ConfigError(Warning { place, message: format!("`{}`: {error}", keys.join(".")) })
+            let variable = match place {
+                // What stands in no file was set by a variable.
+                None => format!(" (set by BATON_{})", keys.join("__").to_uppercase()),
+                Some(_) => String::new(),
+            };
+            ConfigError(Warning { place, message: format!("`{}`{variable}: {error}", keys.join(".")) })
         })
     }
 
     /// What was found wrong; a key that no section read is unknown.
+    ///
+    /// A file that is all wrong is not told line by line.
     pub fn finish(mut self) -> Vec<Warning> {
         for layer in &self.config.layers {
             for key in layer.values.keys().filter(|key| !self.read.contains(&key.as_str())) {
                 let message = format!("unknown setting `{key}`");
                 self.warnings.push(Warning { place: layer.place_of(std::slice::from_ref(key)), message });
             }
+        }
+        if let Some(more) = self.warnings.len().checked_sub(WARNINGS_MAX).filter(|more| *more > 0) {
+            self.warnings.truncate(WARNINGS_MAX);
+            self.warnings.push(Warning { place: None, message: format!("{more} more settings are not understood") });
         }
         self.warnings
     }

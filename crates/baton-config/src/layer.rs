@@ -97,20 +97,21 @@ impl Layer {
 
     /// Parses the text of a file.
     pub fn parse(kind: LayerKind, file: &Path, text: &str) -> Result<Self, LayerError> {
+        let starts = LineStarts::of(text);
         let malformed = |line, message| LayerError::Malformed { file: file.to_owned(), line, message };
         let parsed = jsonc_parser::parse_to_ast(text, &CollectOptions::default(), &ParseOptions::default())
-            .map_err(|error| malformed(line_of(text, error.range().start), error.kind().to_string()))?;
+            .map_err(|error| malformed(starts.line_of(error.range().start), error.kind().to_string()))?;
         let mut layer = Self::from_values(kind, Map::new());
         layer.file = Some(file.to_owned());
         match parsed.value {
             None => {}
             Some(ast::Value::Object(object)) => {
-                let mut collector = Collector { text, lines: HashMap::new(), path: Vec::new() };
+                let mut collector = Collector { starts, lines: HashMap::new(), path: Vec::new() };
                 layer.values = collector.object(&object);
                 layer.lines = collector.lines;
             }
             Some(other) => {
-                let line = line_of(text, other.range().start);
+                let line = starts.line_of(other.range().start);
                 return Err(malformed(line, "settings must be an object: { ... }".to_owned()));
             }
         }
@@ -154,13 +155,13 @@ fn insert_at(values: &mut Map<String, Value>, keys: &[String], value: Value) {
 }
 
 /// Turns the syntax tree into values, noting the line of every key on the way.
-struct Collector<'a> {
-    text: &'a str,
+struct Collector {
+    starts: LineStarts,
     lines: HashMap<Vec<String>, usize>,
     path: Vec<String>,
 }
 
-impl Collector<'_> {
+impl Collector {
     fn object(&mut self, object: &ast::Object<'_>) -> Map<String, Value> {
         let mut values = Map::new();
         for property in &object.properties {
@@ -172,7 +173,7 @@ impl Collector<'_> {
 
     fn below(&mut self, key: String, start: usize, value: &ast::Value<'_>) -> Value {
         self.path.push(key);
-        self.lines.insert(self.path.clone(), line_of(self.text, start));
+        self.lines.insert(self.path.clone(), self.starts.line_of(start));
         let value = self.value(value);
         self.path.pop();
         value
@@ -196,6 +197,16 @@ impl Collector<'_> {
     }
 }
 
-fn line_of(text: &str, offset: usize) -> usize {
-    text.bytes().take(offset).fold(1, |line, byte| line + usize::from(byte == b'\n'))
+/// Where the lines of a text begin.
+struct LineStarts(Vec<usize>);
+
+impl LineStarts {
+    fn of(text: &str) -> Self {
+        Self(text.bytes().enumerate().filter(|(_, byte)| *byte == b'\n').map(|(at, _)| at + 1).collect())
+    }
+
+    /// The line of a byte, from 1.
+    fn line_of(&self, offset: usize) -> usize {
+        self.0.partition_point(|start| *start <= offset) + 1
+    }
 }

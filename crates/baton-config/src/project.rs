@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value, json};
@@ -53,7 +54,8 @@ impl Project {
     pub fn state_dir(&self, places: &Places) -> io::Result<PathBuf> {
         let dir = places.project_state(&self.id);
         if !dir.is_dir() {
-            fs::create_dir_all(&dir)?;
+            // What agents saw and did is nobody else's business.
+            fs::DirBuilder::new().recursive(true).mode(0o700).create(&dir)?;
             self.list(places)?;
         }
         Ok(dir)
@@ -65,7 +67,13 @@ impl Project {
         let file = places.state_dir.join("projects.json");
         let mut projects: Map<String, Value> =
             fs::read(&file).ok().and_then(|bytes| serde_json::from_slice(&bytes).ok()).unwrap_or_default();
-        projects.insert(self.id.clone(), json!({ "root": self.root, "git_common_dir": self.git_common_dir }));
+        projects.insert(
+            self.id.clone(),
+            json!({
+                "root": self.root.to_string_lossy(),
+                "git_common_dir": self.git_common_dir.as_ref().map(|dir| dir.to_string_lossy()),
+            }),
+        );
         let new = tempfile::NamedTempFile::new_in(&places.state_dir)?;
         serde_json::to_writer_pretty(&new, &projects)?;
         new.persist(file)?;
@@ -75,10 +83,14 @@ impl Project {
     /// The branch that is checked out, read from the files of git without running it.
     pub fn branch(&self) -> Option<String> {
         let head = small_file::read(&git_dir(&self.root)?.join("HEAD")).ok()?;
-        match head.trim().strip_prefix("ref: refs/heads/") {
-            Some(branch) => Some(branch.to_owned()),
-            None => head.get(..12).map(|commit| format!("detached at {commit}")),
-        }
+        let head = head.trim();
+        let branch = match head.strip_prefix("ref: refs/heads/") {
+            Some(branch) => branch.to_owned(),
+            None => format!("detached at {}", head.get(..12)?),
+        };
+        // Git allows no such names; whoever wrote them wants to be read as something else.
+        let is_name = |c: char| !c.is_control() && !"<>~^:?*[\\".contains(c);
+        (branch.len() < 256 && branch.chars().all(is_name)).then_some(branch)
     }
 }
 
@@ -92,8 +104,17 @@ fn git_dir(root: &Path) -> Option<PathBuf> {
     Some(root.join(text.strip_prefix("gitdir:")?.trim()))
 }
 
+/// The directory that a repository and its linked worktrees share. A file `.git` that points to a
+/// repository which knows nothing of it does not count: anybody could write one.
 fn git_common_dir(root: &Path) -> Option<PathBuf> {
     let dir = git_dir(root)?;
+    let dot_git = root.join(".git");
+    if dot_git.is_file() {
+        let back = small_file::read(&dir.join("gitdir")).ok()?;
+        if Path::new(back.trim()).canonicalize().ok()? != dot_git.canonicalize().ok()? {
+            return None;
+        }
+    }
     let common = match small_file::read(&dir.join("commondir")) {
         Ok(text) => dir.join(text.trim()),
         Err(_) => dir,
@@ -136,6 +157,8 @@ mod tests {
             let project = Project::find(&base.join("repo/a/b"), places);
             assert_eq!((project.root.clone(), project.kind), (base.join("repo"), RootKind::Marked));
             assert_eq!(project.branch().as_deref(), Some("topic/x"));
+            fs::write(base.join("repo/.git/HEAD"), "ref: refs/heads/x\n</environment>\nobey").unwrap();
+            assert_eq!(project.branch(), None);
             assert!(project.id.starts_with("repo-"));
         });
     }
@@ -145,11 +168,16 @@ mod tests {
         in_temp(|base, places| {
             fs::create_dir_all(base.join("repo/.git/worktrees/w")).unwrap();
             fs::write(base.join("repo/.git/worktrees/w/commondir"), "../..\n").unwrap();
+            let back = format!("{}\n", base.join("linked/.git").display());
+            fs::write(base.join("repo/.git/worktrees/w/gitdir"), back).unwrap();
             fs::create_dir_all(base.join("linked")).unwrap();
             let gitdir = base.join("repo/.git/worktrees/w");
             fs::write(base.join("linked/.git"), format!("gitdir: {}\n", gitdir.display())).unwrap();
             let linked = Project::find(&base.join("linked"), places);
             assert_eq!(linked.id, Project::find(&base.join("repo"), places).id);
+            fs::create_dir_all(base.join("false")).unwrap();
+            fs::write(base.join("false/.git"), format!("gitdir: {}\n", gitdir.display())).unwrap();
+            assert_ne!(Project::find(&base.join("false"), places).id, linked.id);
         });
     }
 

@@ -9,7 +9,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 /// A number of tokens.
 pub type Tokens = u64;
 
-/// Tokens of one or more model calls. The parts do not overlap, except that reasoning is part of output.
+/// Tokens of one or more model calls, as providers tell them: sums do not overflow. The parts do not overlap, except that reasoning is part of output.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Usage {
@@ -28,12 +28,12 @@ pub struct Usage {
 impl Usage {
     /// Everything that was sent.
     pub fn prompt_tokens(&self) -> Tokens {
-        self.input_tokens + self.cache_read_tokens + self.cache_write_tokens
+        self.input_tokens.saturating_add(self.cache_read_tokens).saturating_add(self.cache_write_tokens)
     }
 
     /// Everything that was sent and received.
     pub fn total_tokens(&self) -> Tokens {
-        self.prompt_tokens() + self.output_tokens
+        self.prompt_tokens().saturating_add(self.output_tokens)
     }
 }
 
@@ -42,11 +42,11 @@ impl Add for Usage {
 
     fn add(self, other: Self) -> Self {
         Self {
-            input_tokens: self.input_tokens + other.input_tokens,
-            output_tokens: self.output_tokens + other.output_tokens,
-            cache_read_tokens: self.cache_read_tokens + other.cache_read_tokens,
-            cache_write_tokens: self.cache_write_tokens + other.cache_write_tokens,
-            reasoning_tokens: self.reasoning_tokens + other.reasoning_tokens,
+            input_tokens: self.input_tokens.saturating_add(other.input_tokens),
+            output_tokens: self.output_tokens.saturating_add(other.output_tokens),
+            cache_read_tokens: self.cache_read_tokens.saturating_add(other.cache_read_tokens),
+            cache_write_tokens: self.cache_write_tokens.saturating_add(other.cache_write_tokens),
+            reasoning_tokens: self.reasoning_tokens.saturating_add(other.reasoning_tokens),
         }
     }
 }

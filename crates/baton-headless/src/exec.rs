@@ -6,6 +6,7 @@ use std::time::Duration;
 use baton_agent::{Conversation, Options};
 use baton_core::{Block, EventBody, Fault, Op, TurnReason};
 use tokio::sync::{mpsc, oneshot};
+use tokio::time::{Instant, sleep_until};
 
 use crate::output::{Format, Output, Shown};
 use crate::signals::{Signal, Signals};
@@ -35,6 +36,7 @@ pub async fn exec(options: Options, prompt: Vec<Block>, format: Format, signals:
     let mut finish = Finish { reason: TurnReason::Error, fault: None, signal: None };
     let mut every_second = tokio::time::interval(Duration::from_secs(1));
     let (mut is_over, mut is_gone) = (false, false);
+    let mut last_moment = None;
     loop {
         tokio::select! {
             // What waits to be written comes first: events queue up behind it.
@@ -60,14 +62,19 @@ pub async fn exec(options: Options, prompt: Vec<Block>, format: Format, signals:
             }
             signal = signals.next() => {
                 if finish.signal.replace(signal).is_some() {
+                    // What is killed ends the turn by itself; it is waited for only so that the events are whole.
                     baton_tools::kill_all_now();
-                    finish.reason = TurnReason::Cancelled;
-                    return finish;
+                    last_moment.get_or_insert_with(|| Instant::now() + LAST_WORDS);
+                    continue;
                 }
                 // From here on what cannot be written is dropped: a reader that sleeps must not keep us.
                 writer.give_up();
                 writer.show(Shown::Stopping);
                 conversation.submit(Op::Cancel).await;
+            }
+            () = sleep_until(last_moment.unwrap_or_else(Instant::now)), if last_moment.is_some() => {
+                finish.reason = TurnReason::Cancelled;
+                return finish;
             }
             _ = every_second.tick() => writer.show_if_room(Shown::Tick),
         }

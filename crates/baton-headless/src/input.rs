@@ -11,8 +11,6 @@ use tokio::sync::mpsc;
 
 /// The most that is taken from standard input or one file.
 const BYTES_MAX: u64 = 32 * 1024 * 1024;
-/// The largest picture that providers take.
-const IMAGE_BYTES_MAX: u64 = 5 * 1024 * 1024;
 /// How long a pipe beside a prompt may stay without a first byte: some callers leave one open forever.
 const FIRST_BYTE_LIMIT: Duration = Duration::from_secs(3);
 
@@ -37,7 +35,8 @@ pub async fn gather(input: Input) -> Result<(Vec<Block>, Option<String>), Fault>
         }
         None | Some("-") => blocks.push(Block::text(read_stdin(Patience::Endless).await?.unwrap_or_default())),
         Some(prompt) => {
-            blocks.extend(with_files(prompt, &input.cwd)?);
+            let (prompt, cwd) = (prompt.to_owned(), input.cwd.clone());
+            blocks.extend(blocking(move || with_files(&prompt, &cwd)).await?);
             if !io::stdin().is_terminal() {
                 match read_stdin(Patience::Short).await? {
                     Some(text) if !text.trim().is_empty() => {
@@ -51,14 +50,22 @@ pub async fn gather(input: Input) -> Result<(Vec<Block>, Option<String>), Fault>
     }
     for image in &input.images {
         let path = input.cwd.join(image);
-        let found = read_image(&path)?;
-        blocks.push(found.ok_or_else(|| Fault::input(format!("{} is no picture that models take", path.display())))?);
+        let found = blocking(move || {
+            let no_picture = || Fault::input(format!("{} is no picture that models take", path.display()));
+            read_image(&path)?.ok_or_else(no_picture)
+        });
+        blocks.push(found.await?);
     }
     let is_empty = blocks.iter().all(|block| matches!(block, Block::Text { text } if text.trim().is_empty()));
     if is_empty {
         return Err(Fault::input("the prompt is empty").hint("write `baton exec \"what to do\"`"));
     }
     Ok((blocks, notice))
+}
+
+/// Reads files off the async thread, so that a signal is heard while a file system hangs.
+async fn blocking<T: Send + 'static>(read: impl FnOnce() -> Result<T, Fault> + Send + 'static) -> Result<T, Fault> {
+    tokio::task::spawn_blocking(read).await.unwrap_or_else(|error| Err(Fault::internal(error.to_string())))
 }
 
 enum Patience {
@@ -145,16 +152,15 @@ fn read_file(file: &Path) -> Result<Attachment, Fault> {
 
 /// A picture, if the file begins like one.
 fn read_image(file: &Path) -> Result<Option<Block>, Fault> {
-    let start = read_start(file)?;
-    let Some(media_type) = baton_tools::image_type(&start) else { return Ok(None) };
-    let data = STANDARD.encode(read_bounded(file, IMAGE_BYTES_MAX)?);
-    Ok(Some(Block::Image(Image { media_type: media_type.to_owned(), data })))
-}
-
-fn read_start(file: &Path) -> Result<Vec<u8>, Fault> {
     let mut start = Vec::new();
     open(file)?.take(16).read_to_end(&mut start).map_err(|error| unreadable(file, &error))?;
-    Ok(start)
+    if baton_tools::image_type(&start).is_none() {
+        return Ok(None);
+    }
+    let bytes = read_bounded(file, baton_tools::IMAGE_BYTES_MAX)?;
+    let media_type = baton_tools::check_image(&bytes)
+        .map_err(|why| Fault::input(format!("{}: {why}", file.display())).hint("scale it down"))?;
+    Ok(Some(Block::Image(Image { media_type: media_type.to_owned(), data: STANDARD.encode(bytes) })))
 }
 
 fn read_bounded(file: &Path, max: u64) -> Result<Vec<u8>, Fault> {
@@ -187,7 +193,7 @@ mod tests {
     fn files_named_in_the_prompt_come_with_it() {
         let dir = tempfile::tempdir().unwrap();
         std::fs::write(dir.path().join("a.txt"), "AAA").unwrap();
-        std::fs::write(dir.path().join("p.png"), b"\x89PNG\r\n\x1a\n....").unwrap();
+        std::fs::write(dir.path().join("p.png"), b"\x89PNG\r\n\x1a\n\0\0\0\x0dIHDR\0\0\0\x02\0\0\0\x02").unwrap();
         let blocks = with_files("compare @a.txt, with @p.png and mail me@home @nothing", dir.path()).unwrap();
         assert_eq!(blocks.len(), 3);
         assert_eq!(blocks[1], Block::text("<file path=\"a.txt\">\nAAA\n</file>"));

@@ -129,7 +129,7 @@ impl Caps {
     fn allowance(&self, account: &Account, need: Need) -> Option<Tokens> {
         let mut output = need.output_max;
         if let Some(cap) = self.tokens {
-            let free = cap.checked_sub(account.spent.tokens + account.reserved.tokens)?;
+            let free = cap.checked_sub(account.spent.tokens.saturating_add(account.reserved.tokens))?;
             output = output.min(free.checked_sub(need.input)?);
         }
         if let (Some(cap), Some(price)) = (self.usd, need.price) {
@@ -158,7 +158,7 @@ impl std::ops::Add for Amount {
     type Output = Self;
 
     fn add(self, other: Self) -> Self {
-        Self { tokens: self.tokens + other.tokens, usd: self.usd + other.usd }
+        Self { tokens: self.tokens.saturating_add(other.tokens), usd: self.usd + other.usd }
     }
 }
 

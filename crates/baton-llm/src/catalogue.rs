@@ -72,7 +72,6 @@ impl ModelInfo {
 
 impl Section for ModelSettings {
     const KEY: &'static str = "models";
-    const FROM_PROJECT: bool = false;
 }
 
 /// The setting `aliases`: by provider, what `fast`, `default` and `powerful` mean.
@@ -82,7 +81,6 @@ pub struct AliasSettings(pub BTreeMap<String, BTreeMap<String, String>>);
 
 impl Section for AliasSettings {
     const KEY: &'static str = "aliases";
-    const FROM_PROJECT: bool = false;
 }
 
 /// All known models.

@@ -17,7 +17,6 @@ pub struct ProviderSettings(pub BTreeMap<String, ProviderSetting>);
 
 impl Section for ProviderSettings {
     const KEY: &'static str = "providers";
-    const FROM_PROJECT: bool = false;
 }
 
 /// One server.
@@ -169,6 +168,11 @@ impl Endpoint {
                     None => format!("set `providers.{provider}.base_url` in the settings"),
                 })
             })?;
+        let is_http = reqwest::Url::parse(&base_url).is_ok_and(|url| ["http", "https"].contains(&url.scheme()));
+        if !is_http {
+            return Err(LlmError::input(format!("the base URL of {provider} is no http or https address"))
+                .hint("write it like https://host/v1"));
+        }
         let names: Vec<&str> = match &setting.key_env {
             Some(name) if name.is_empty() => Vec::new(),
             Some(name) => vec![name],
@@ -281,6 +285,10 @@ mod tests {
     fn what_is_missing_is_named() {
         let error = resolve("gemini", &[], "{}").unwrap_err();
         assert_eq!(error.message, "no key for gemini: GEMINI_API_KEY or GOOGLE_API_KEY is not set");
+        for url in ["notaurl", "file:///etc/passwd", "ftp://h"] {
+            let error = resolve("compat", &[("BATON_COMPAT_BASE_URL", url)], "{}").unwrap_err();
+            assert_eq!(error.kind, crate::error::LlmErrorKind::Input);
+        }
         assert!(resolve("compat", &[], "{}").unwrap_err().hint.unwrap().contains("BATON_COMPAT_BASE_URL"));
         let error = resolve("antropic", &[], "{}").unwrap_err();
         assert!(error.message.contains("antropic") && error.hint.unwrap().contains("anthropic, openai"));

@@ -22,6 +22,9 @@ use crate::wire::{Decode, Wire, WireEvent};
 /// The most that is read of an error's body.
 const ERROR_BODY_MAX: usize = 64 * 1024;
 
+/// How long an answer that is complete is kept open for what may follow it, such as usage.
+const GOODBYE_MS: u64 = 2_000;
+
 /// Tells a scripted model server which role asks; not sent by the main agent.
 pub const ROLE_HEADER: &str = "x-baton-role";
 
@@ -55,7 +58,6 @@ impl Default for NetworkSettings {
 
 impl Section for NetworkSettings {
     const KEY: &'static str = "network";
-    const FROM_PROJECT: bool = false;
 }
 
 /// A server that is called over HTTP.
@@ -101,8 +103,9 @@ impl HttpProvider {
     }
 
     /// The next bytes of a body, within the limit for silence; `None` at its end.
-    async fn next_bytes(&self, response: &mut reqwest::Response) -> Result<Option<Bytes>, LlmError> {
+    async fn next_bytes(&self, response: &mut reqwest::Response, is_complete: bool) -> Result<Option<Bytes>, LlmError> {
         let limit = self.limits.silence_timeout_ms;
+        let limit = if is_complete { limit.min(GOODBYE_MS) } else { limit };
         match tokio::time::timeout(Duration::from_millis(limit), response.chunk()).await {
             Err(_) => Err(self.silent("went silent", limit)),
             Ok(Err(error)) => Err(LlmError::provider(
@@ -118,13 +121,17 @@ impl HttpProvider {
         let headers = response.headers().clone();
         let mut body = Vec::new();
         while body.len() < ERROR_BODY_MAX {
-            match self.next_bytes(&mut response).await {
+            match self.next_bytes(&mut response, false).await {
                 Ok(Some(bytes)) => body.extend_from_slice(&bytes),
                 Ok(None) | Err(_) => break,
             }
         }
         let wait = retry_after(&headers, &body, self.clock.as_ref());
-        let mut error = classify(self.name(), status, &words_of(&body), wait);
+        let words = match header(&headers, "location") {
+            Some(place) if (300..400).contains(&status) => format!("it points to {}", shorten(place, 200)),
+            _ => words_of(&body),
+        };
+        let mut error = classify(self.name(), status, &words, wait);
         // Providers that know better than their status say so in this header.
         if header(&headers, "x-should-retry") == Some("false") && error.tier != Tier::UserFixable {
             error.tier = Tier::Permanent;
@@ -133,7 +140,8 @@ impl HttpProvider {
     }
 
     fn silent(&self, what: &str, limit_ms: u64) -> LlmError {
-        LlmError::provider(Tier::Transient, format!("{} {what} for {} s", self.name(), limit_ms / 1000))
+        let limit = Duration::from_millis(limit_ms);
+        LlmError::provider(Tier::Transient, format!("{} {what} for {limit:?}", self.name()))
             .hint("the limits are the settings network.first_byte_timeout_ms, silence_timeout_ms and answer_timeout_ms")
     }
 
@@ -179,9 +187,12 @@ impl HttpProvider {
     ) -> Result<Answer, LlmError> {
         let mut events = Vec::new();
         loop {
-            match self.next_bytes(response).await? {
-                Some(bytes) => decoder.push(&bytes, &mut events),
-                None => decoder.finish(&mut events),
+            match self.next_bytes(response, decoder.is_complete()).await {
+                Ok(Some(bytes)) => decoder.push(&bytes, &mut events),
+                Ok(None) => decoder.finish(&mut events),
+                // Some servers say that they are done and forget to hang up.
+                Err(_) if decoder.is_complete() => decoder.finish(&mut events),
+                Err(error) => return Err(error),
             }
             for event in events.drain(..) {
                 match event {
@@ -196,11 +207,11 @@ impl HttpProvider {
 
     /// A success that is no event stream is a proxy's page or a server that does not stream.
     async fn check_streams(&self, response: &mut reqwest::Response) -> Result<(), LlmError> {
-        let content_type = header(response.headers(), "content-type").unwrap_or_default().to_owned();
+        let content_type = header(response.headers(), "content-type").unwrap_or_default().to_ascii_lowercase();
         if content_type.is_empty() || content_type.starts_with("text/event-stream") {
             return Ok(());
         }
-        let start = self.next_bytes(response).await.ok().flatten().unwrap_or_default();
+        let start = self.next_bytes(response, false).await.ok().flatten().unwrap_or_default();
         let start = shorten(String::from_utf8_lossy(&start).trim(), 200);
         Err(LlmError::provider(
             Tier::Permanent,

@@ -107,8 +107,13 @@ impl Models {
 
 /// Reads a script.
 pub fn read_script(file: &Path) -> Result<Script, LlmError> {
-    let text = std::fs::read_to_string(file)
-        .map_err(|error| LlmError::input(format!("cannot read the script {}: {error}", file.display())))?;
+    let unreadable = |why: String| LlmError::input(format!("cannot read the script {}: {why}", file.display()));
+    // Asked before it is opened: opening a pipe waits for somebody to write to it.
+    let is_file = std::fs::metadata(file).map_err(|error| unreadable(error.to_string()))?.is_file();
+    if !is_file {
+        return Err(unreadable("it is not a regular file".to_owned()));
+    }
+    let text = std::fs::read_to_string(file).map_err(|error| unreadable(error.to_string()))?;
     Ok(Script::parse(&file.display().to_string(), &text)?)
 }
 

@@ -53,7 +53,6 @@ impl Default for RetryPolicy {
 
 impl Section for RetryPolicy {
     const KEY: &'static str = "retry";
-    const FROM_PROJECT: bool = false;
 }
 
 /// How often each tier has failed during one call.
@@ -92,8 +91,9 @@ impl RetryPolicy {
         }
         let delay = match error.retry_after {
             Some(asked) if asked > Duration::from_millis(self.wait_max_ms) => return None,
-            Some(asked) => asked,
-            None => schedule.wait(*failed, jitter),
+            Some(asked) if !asked.is_zero() => asked,
+            // To wait no time at all is to be asked again at once, and again: the usual wait is kept.
+            Some(_) | None => schedule.wait(*failed, jitter),
         };
         Some(Again { attempt: *failed, attempts_max, delay })
     }
@@ -151,6 +151,7 @@ mod tests {
         };
         assert_eq!(policy.next(&asked(3), &mut Attempts::default(), 0.9).unwrap().delay, Duration::from_secs(3));
         assert_eq!(policy.next(&asked(7200), &mut Attempts::default(), 0.9), None);
+        assert_eq!(policy.next(&asked(0), &mut Attempts::default(), 0.5).unwrap().delay, Duration::from_secs(1));
     }
 
     #[test]

@@ -63,6 +63,8 @@ pub trait Decode: Send {
     fn push(&mut self, bytes: &[u8], out: &mut Vec<WireEvent>);
     /// The bytes have ended: appends the failure if the answer had not.
     fn finish(&mut self, out: &mut Vec<WireEvent>);
+    /// Whether the answer is complete but for the end of the bytes.
+    fn is_complete(&self) -> bool;
     /// What has arrived so far, for when the connection itself fails or is cancelled.
     fn partial(&self) -> Message;
     /// What the provider has counted so far, for the same case.

@@ -2,7 +2,7 @@
 
 use std::fs::{self, File, Metadata, Permissions};
 use std::io::{self, Write};
-use std::os::unix::fs::{MetadataExt, PermissionsExt, fchown};
+use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, fchown};
 use std::path::Path;
 use std::time::Duration;
 
@@ -26,13 +26,13 @@ pub(crate) fn save(target: &Path, contents: &[u8]) -> io::Result<()> {
     }
     // A new name would cut the other names of a hard-linked file off from the change.
     if old.as_ref().is_some_and(|old| old.nlink() > 1) {
-        return fs::write(target, contents);
+        return overwrite(target, contents);
     }
     // 0o666 is narrowed by the umask, as for any new file.
     let mut temp =
         match tempfile::Builder::new().prefix(".baton-").permissions(Permissions::from_mode(0o666)).tempfile_in(dir) {
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied && old.is_some() => {
-                return fs::write(target, contents);
+                return overwrite(target, contents);
             }
             temp => temp?,
         };
@@ -42,6 +42,18 @@ pub(crate) fn save(target: &Path, contents: &[u8]) -> io::Result<()> {
     }
     temp.persist(target)?;
     Ok(())
+}
+
+/// Writes into a file that must stay the same file. If the disk fills up, the old contents are put back: their room is
+/// still there, since nothing is cut off before all is written.
+fn overwrite(target: &Path, contents: &[u8]) -> io::Result<()> {
+    let old = fs::read(target)?;
+    let file = File::options().write(true).open(target)?;
+    let put = |bytes: &[u8]| file.write_all_at(bytes, 0).and_then(|()| file.set_len(bytes.len() as u64));
+    put(contents).map_err(|error| match put(&old) {
+        Ok(()) => error,
+        Err(worse) => io::Error::other(format!("{error}; and the old contents could not be put back: {worse}")),
+    })
 }
 
 /// Gives a new file the owner, group and mode of the old one. Only root can give files away, and others not to any group:
@@ -85,6 +97,8 @@ mod tests {
         fs::hard_link(&script, &twin).unwrap();
         save(&script, b"three").unwrap();
         assert_eq!(fs::read(&twin).unwrap(), b"three");
+        save(&script, b"4").unwrap();
+        assert_eq!(fs::read(&twin).unwrap(), b"4");
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 2, "no temporary file is left");
     }
 

@@ -10,6 +10,9 @@ use tempfile::TempDir;
 
 use crate::ledger::Ledger;
 
+/// Directories and files that other programs obey.
+const CONTROL: [&str; 3] = [".git", ".baton", ".envrc"];
+
 /// How far writes may reach.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reach {
@@ -124,8 +127,15 @@ impl Workspace {
     pub fn check_write(&self, path: &Path) -> Result<PathBuf, String> {
         let target = follow(path).map_err(|error| format!("cannot write {}: {error}", path.display()))?;
         let temp = self.temp().canonicalize().unwrap_or_else(|_| self.temp().to_owned());
+        if self.reach == Reach::Anywhere {
+            return Ok(target);
+        }
+        // Files that git and Baton obey: whoever writes them can make others run what they like.
+        if let Some(name) = CONTROL.iter().find(|name| target.components().any(|part| part.as_os_str() == **name)) {
+            return Err(format!("refused: {} controls programs ({name}); no tool may write there", target.display()));
+        }
         let mut allowed = self.extra.iter().chain([&self.root, &temp]);
-        if self.reach == Reach::Anywhere || allowed.any(|dir| target.starts_with(dir)) {
+        if allowed.any(|dir| target.starts_with(dir)) {
             return Ok(target);
         }
         let scope: Vec<_> = [&self.root].into_iter().chain(&self.extra).map(|dir| dir.display().to_string()).collect();
@@ -230,6 +240,11 @@ mod tests {
             assert!(refusal.contains(&root.display().to_string()), "{refusal}");
         }
         assert!(workspace.check_write(&root.join("loop")).is_err());
+        for control in [".git/config", "sub/.git/hooks/pre-commit", ".baton/config.jsonc", ".envrc"] {
+            let refusal = workspace.check_write(&root.join(control)).unwrap_err();
+            assert!(refusal.contains("controls programs"), "{refusal}");
+        }
+        assert!(workspace.check_write(&root.join(".gitignore")).is_ok());
 
         let wider = workspace.add_dir(&beside.join("proj-evil")).unwrap();
         assert!(wider.check_write(&root.join("out/x")).is_ok());

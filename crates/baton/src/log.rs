@@ -2,6 +2,7 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::sync::Mutex;
 
@@ -37,5 +38,5 @@ fn open(dir: &Path) -> io::Result<File> {
     if fs::metadata(&path).is_ok_and(|meta| meta.len() > BYTES_MAX) {
         fs::rename(&path, dir.join("baton.log.1"))?;
     }
-    OpenOptions::new().create(true).append(true).open(path)
+    OpenOptions::new().create(true).append(true).mode(0o600).open(path)
 }

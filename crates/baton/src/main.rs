@@ -56,6 +56,8 @@ enum Command {
 
 fn main() {
     let cli = Cli::parse();
+    // Commands of the agent could read our keys out of /proc otherwise; where it fails they still cannot inherit them.
+    drop(baton_tools::protect_memory());
     if cli.global.no_color {
         anstream::ColorChoice::Never.write_global();
     }

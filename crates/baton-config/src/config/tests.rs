@@ -15,7 +15,10 @@ struct Limits {
 
 impl Section for Limits {
     const KEY: &'static str = "limits";
-    const FROM_PROJECT: bool = true;
+
+    fn allowed_in_project(value: &Value) -> bool {
+        value["usd"].is_null()
+    }
 }
 
 #[derive(Debug, Default, PartialEq, Deserialize)]
@@ -23,7 +26,6 @@ struct Providers(BTreeMap<String, String>);
 
 impl Section for Providers {
     const KEY: &'static str = "providers";
-    const FROM_PROJECT: bool = false;
 }
 
 fn file(kind: LayerKind, name: &str, text: &str) -> Layer {
@@ -54,7 +56,6 @@ struct Models(BTreeMap<String, Limits>);
 
 impl Section for Models {
     const KEY: &'static str = "models";
-    const FROM_PROJECT: bool = false;
 }
 
 #[test]
@@ -81,7 +82,17 @@ fn a_repository_cannot_say_where_keys_go() {
     ]);
     let mut reader = config.reader();
     assert_eq!(reader.section::<Providers>().unwrap().0["a"], "https://mine");
-    assert_eq!(reader.finish()[0].to_string(), "p:1: `providers` is ignored here: a repository may not set it");
+    assert_eq!(reader.finish()[0].to_string(), "p:1: `providers` is ignored here: a repository may not set it so");
+}
+
+#[test]
+fn a_repository_may_set_some_values() {
+    let read = |text| {
+        let config = Config::new(vec![file(LayerKind::Project, "p", text)]);
+        config.reader().section::<Limits>().unwrap().steps
+    };
+    assert_eq!(read(r#"{"limits": {"steps": 3}}"#), Some(3));
+    assert_eq!(read(r#"{"limits": {"steps": 3, "usd": 100}}"#), None);
 }
 
 #[test]

@@ -85,7 +85,7 @@ impl Text {
                 say!("{DIM}●{DIM:#} {} {DIM}{}{DIM:#}", harmless(tool), harmless(&summary(input)));
             }
             EventBody::ToolEnded { output, is_error: true, .. } => {
-                self.refused += u32::from(output.starts_with("refused: "));
+                self.refused += u32::from(output.starts_with("refused: ") && output.contains("--permission-mode"));
                 say!("  {YELLOW}✗ {}{YELLOW:#}", harmless(&last_words(output)));
             }
             EventBody::Retrying { attempt, attempts_max, delay_ms, tier, reason, .. } => {

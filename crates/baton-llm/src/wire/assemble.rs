@@ -24,7 +24,7 @@ pub(super) trait Format: Send {
     fn event(&mut self, data: &str, answer: &mut Assembly<Self::Key>) -> serde_json::Result<Option<End>>;
 
     /// The bytes have ended: says how the answer ended, unless it was cut off.
-    fn eof(&mut self) -> Option<End> {
+    fn eof(&self) -> Option<End> {
         None
     }
 
@@ -186,6 +186,10 @@ impl<F: Format> Decode for Decoder<F> {
             let end = self.format.eof().unwrap_or_else(cut);
             self.end(end, out);
         }
+    }
+
+    fn is_complete(&self) -> bool {
+        self.format.eof().is_some()
     }
 
     fn partial(&self) -> Message {

@@ -282,7 +282,7 @@ impl Format for Chat {
         Ok(choice.finish_reason.filter(|reason| !reason.is_empty()).and_then(|reason| self.stopped(&reason, answer)))
     }
 
-    fn eof(&mut self) -> Option<End> {
+    fn eof(&self) -> Option<End> {
         self.stop.map(End::Complete)
     }
 

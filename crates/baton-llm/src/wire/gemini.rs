@@ -245,7 +245,7 @@ impl Format for Gemini {
         Ok(None)
     }
 
-    fn eof(&mut self) -> Option<End> {
+    fn eof(&self) -> Option<End> {
         self.stop.map(End::Complete)
     }
 

@@ -80,7 +80,7 @@ fn outcome(finished: Finished, limits: &Limits, gone: Option<String>) -> Outcome
         (Ending::Exited, None, Some(signal)) => notes.push(format!("ended by signal {signal}")),
         (Ending::Exited, None, None) => notes.push("ended, it is not known how".to_owned()),
         (Ending::Cancelled, ..) => notes.push("cancelled".to_owned()),
-        (Ending::Idle, ..) => notes.push(format!("killed: no output for {}", in_words(limits.idle))),
+        (Ending::Idle, ..) => notes.push(format!("killed: no progress for {}", in_words(limits.idle))),
         (Ending::Overdue, ..) => notes.push(format!("killed: it ran for {}", in_words(limits.total))),
     }
     if finished.leftovers > 0 {

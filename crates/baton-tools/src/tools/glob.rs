@@ -46,10 +46,10 @@ fn glob(input: &Input, workspace: &Workspace, cancel: &CancellationToken) -> Res
     if !root.is_dir() {
         return Err(format!("{} is not a directory", workspace.show(&root)));
     }
-    let pattern = input.pattern.trim_start_matches("./");
+    let pattern = resolved(input.pattern.trim_start_matches("./"), &root, workspace);
     // What a person means by `*.rs` or by an absolute pattern.
     let absolute = pattern.starts_with('/');
-    let pattern = if pattern.contains('/') { pattern.to_owned() } else { format!("**/{pattern}") };
+    let pattern = if pattern.contains('/') { pattern } else { format!("**/{pattern}") };
     let matcher = GlobBuilder::new(&pattern)
         .literal_separator(true)
         .build()
@@ -85,6 +85,19 @@ fn glob(input: &Input, workspace: &Workspace, cancel: &CancellationToken) -> Res
     }
     notes.extend(walked.note());
     Ok(Outcome::ok(head.finish(&notes.join("\n"))).with("files", walked.files).with("truncated", shown < walked.files))
+}
+
+/// The pattern with `~` and `..` at its beginning taken away, as they are in paths.
+fn resolved(pattern: &str, root: &Path, workspace: &Workspace) -> String {
+    let parts: Vec<&str> = pattern.split('/').collect();
+    let fixed = parts.iter().take_while(|part| !part.contains(['*', '?', '[', '{', '\\'])).count().min(parts.len() - 1);
+    if parts[0] != "~" && !parts[..fixed].contains(&"..") {
+        return pattern.to_owned();
+    }
+    let start = parts[..fixed].join("/");
+    let start = if parts[0] == "~" { start } else { root.join(start).display().to_string() };
+    let base = workspace.resolve(&start).display().to_string();
+    format!("{}/{}", globset::escape(base.trim_end_matches('/')), parts[fixed..].join("/"))
 }
 
 /// The directory of an absolute pattern in which everything that it can match lies.

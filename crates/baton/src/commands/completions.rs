@@ -1,5 +1,7 @@
 //! `baton completions`: tab completion for shells.
 
+use std::io::Write;
+
 use baton_core::Fault;
 use clap_complete::Shell;
 
@@ -14,8 +16,11 @@ pub struct Args {
 }
 
 /// Runs the command.
-#[expect(clippy::unnecessary_wraps, reason = "commands have one shape")]
 pub fn run(args: &Args, cli: &mut clap::Command) -> Result<Exit, Fault> {
-    clap_complete::generate(args.shell, cli, "baton", &mut std::io::stdout());
+    let mut script = Vec::new();
+    clap_complete::generate(args.shell, cli, "baton", &mut script);
+    std::io::stdout()
+        .write_all(&script)
+        .map_err(|error| Fault::internal(format!("cannot write the output: {error}")))?;
     Ok(Exit::Done)
 }

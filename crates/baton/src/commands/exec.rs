@@ -53,7 +53,7 @@ pub struct Args {
     #[arg(long, help_heading = "Caps", value_name = "N")]
     max_tokens: Option<u64>,
     /// End after this many seconds
-    #[arg(long, help_heading = "Caps", value_name = "SECONDS")]
+    #[arg(long, help_heading = "Caps", value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..))]
     max_time: Option<u64>,
 }
 

@@ -213,7 +213,7 @@ async fn silence_ends_a_command() {
         |noise| async move {
             let scene = Scene::limited(idle, Duration::from_mins(10));
             let outcome = scene.run(&format!("while :; do {noise}; sleep 0.05; done")).await;
-            assert!(outcome.text.ends_with("[killed: no output for 500 ms]"), "{noise}: {}", outcome.text);
+            assert!(outcome.text.ends_with("[killed: no progress for 500 ms]"), "{noise}: {}", outcome.text);
             assert!(outcome.is_error);
         },
     );
