@@ -167,7 +167,10 @@ impl Agent {
     /// What follows an answer without calls.
     fn rest(&mut self, stop: StopReason, steering: &Steering, tally: &mut Tally) -> Option<End> {
         let next = match stop {
-            _ if !steering.is_empty() => steering.take(),
+            _ if !steering.is_empty() => {
+                tally.cut_off = 0;
+                steering.take()
+            }
             StopReason::MaxTokens if tally.cut_off < CUT_OFF_MAX => {
                 tally.cut_off += 1;
                 vec![Block::text(GO_ON)]
