@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 
-use crate::support::{Live, World, processes};
+use crate::support::{Live, World, sleeping, with_sleeps};
 
 /// Waits until the process catches a signal, so that the test cannot be quicker than it.
 fn catches(pid: u32, signal: Signal) -> bool {
@@ -15,7 +15,7 @@ fn catches(pid: u32, signal: Signal) -> bool {
 }
 
 fn live(world: &World, script: &str) -> Live {
-    let model = world.script(script);
+    let model = world.script(&with_sleeps(script));
     Live::start(world.command(&["exec", "--json", "--permission-mode", "auto", "-m", &model, "go"]))
 }
 
@@ -57,7 +57,7 @@ fn while_waiting_for_a_rate_limit() {
 #[test]
 fn while_a_tool_runs_with_children() {
     let world = World::new();
-    let script = r#"{"call":[{"tool":"bash","input":{"command":"sleep 87651 & setsid sleep 87652 & echo ready; sleep 87653"}},{"tool":"ls","input":{}}]}
+    let script = r#"{"call":[{"tool":"bash","input":{"command":"SLEEP11 & setsid SLEEP12 & echo ready; SLEEP13"}},{"tool":"ls","input":{}}]}
                     {"say":"never"}"#;
     let mut live = live(&world, script);
     live.until("tool.update");
@@ -66,13 +66,13 @@ fn while_a_tool_runs_with_children() {
     assert!(end["output"].as_str().unwrap().contains("ready"), "what was printed is kept: {end}");
     assert_eq!(live.until("turn.end")["reason"], "cancelled");
     assert_eq!(live.wait(), 130);
-    assert!(processes("sleep\u{0}8765").is_empty());
+    assert!(sleeping("1").is_empty());
 }
 
 #[test]
 fn what_ignores_every_polite_signal_is_gone_within_nine_seconds() {
     let world = World::new();
-    let script = r#"{"call":[{"tool":"bash","input":{"command":"trap '' INT TERM; setsid sh -c 'trap \"\" INT TERM; echo ready; while :; do sleep 76541; done' & while :; do sleep 76542; done"}}]}
+    let script = r#"{"call":[{"tool":"bash","input":{"command":"trap '' INT TERM; setsid sh -c 'trap \"\" INT TERM; echo ready; while :; do SLEEP21; done' & while :; do SLEEP22; done"}}]}
                     {"say":"never"}"#;
     let mut live = live(&world, script);
     live.until("tool.update");
@@ -81,13 +81,13 @@ fn what_ignores_every_polite_signal_is_gone_within_nine_seconds() {
     live.until("turn.end");
     assert!(start.elapsed() < Duration::from_secs(9), "{:?}", start.elapsed());
     assert_eq!(live.wait(), 130);
-    assert!(processes("sleep\u{0}7654").is_empty());
+    assert!(sleeping("2").is_empty());
 }
 
 #[test]
 fn a_second_signal_ends_it_at_once() {
     let world = World::new();
-    let script = r#"{"call":[{"tool":"bash","input":{"command":"trap 'touch heard' INT; trap '' TERM; echo ready; while :; do sleep 65431; done"}}]}
+    let script = r#"{"call":[{"tool":"bash","input":{"command":"trap 'touch heard' INT; trap '' TERM; echo ready; while :; do SLEEP31; done"}}]}
                     {"say":"never"}"#;
     let mut live = live(&world, script);
     live.until("tool.update");
@@ -101,7 +101,7 @@ fn a_second_signal_ends_it_at_once() {
     assert_eq!(live.until("turn.end")["reason"], "cancelled");
     assert_eq!(live.wait(), 130);
     assert!(start.elapsed() < Duration::from_secs(4), "the stages would take longer: {:?}", start.elapsed());
-    assert!(processes("sleep\u{0}65431").is_empty());
+    assert!(sleeping("3").is_empty());
 }
 
 #[test]

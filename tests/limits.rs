@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use crate::support::World;
+use crate::support::{World, sleeping, with_sleeps};
 
 const ENDLESS: &str = r#"{"call":[{"tool":"ls","input":{}}],"usage":{"input":1000,"output":1000},"repeat":true}"#;
 
@@ -33,12 +33,12 @@ fn tokens() {
 
 #[test]
 fn time_also_ends_a_tool() {
-    let script = r#"{"call":[{"tool":"bash","input":{"command":"sleep 43217"}}]}
+    let script = r#"{"call":[{"tool":"bash","input":{"command":"SLEEP41"}}]}
                     {"say":"never"}"#;
-    let run = World::new().play(script, &["--max-time", "1"]).expect(5);
+    let run = World::new().play(&with_sleeps(script), &["--max-time", "1"]).expect(5);
     assert_eq!(run.end()["reason"], "time");
     assert!(run.outputs()[0].contains("cancelled"), "{:?}", run.outputs());
-    assert!(crate::support::processes("sleep\u{0}43217").is_empty());
+    assert!(sleeping("4").is_empty());
 }
 
 #[test]

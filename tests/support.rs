@@ -220,8 +220,21 @@ impl Live {
     }
 }
 
-/// The processes whose command line contains a text.
-pub fn processes(text: &str) -> Vec<u32> {
+/// A script in which `SLEEPn` is a long sleep that only this run of the tests knows.
+pub fn with_sleeps(script: &str) -> String {
+    script.replace("SLEEP", &format!("sleep {}", sleep_mark()))
+}
+
+fn sleep_mark() -> String {
+    format!("9{}0", std::process::id())
+}
+
+/// The processes that still sleep such a sleep, by the digits behind its name.
+pub fn sleeping(digits: &str) -> Vec<u32> {
+    processes(&format!("sleep\0{}{digits}", sleep_mark()))
+}
+
+fn processes(text: &str) -> Vec<u32> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir("/proc").unwrap().flatten() {
         let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };

@@ -118,7 +118,9 @@ impl Gate {
                 }
                 Err(failed) => failed,
             };
-            request.failures += 1;
+            if !matches!(error.kind, LlmErrorKind::Cancelled | LlmErrorKind::Budget) {
+                request.failures += 1;
+            }
             error.failures = request.failures;
             let Some(again) = self.policy.next(&error, &mut attempts, fastrand::f64()) else {
                 if let Some(wait) = error.retry_after.filter(|_| error.tier == Tier::RateLimited) {
