@@ -11,5 +11,6 @@ mod exec;
 mod interrupt;
 mod limits;
 mod network;
+mod output_formats;
 mod tidy;
 mod wire_formats;

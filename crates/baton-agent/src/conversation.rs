@@ -163,6 +163,7 @@ fn session_started(options: &Options) -> EventBody {
         model: options.model.name.to_string(),
         mode: options.mode,
         version: env!("CARGO_PKG_VERSION").to_owned(),
+        tools: options.executor.registry().names().map(str::to_owned).collect(),
     }
 }
 

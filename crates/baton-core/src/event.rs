@@ -52,6 +52,8 @@ pub enum EventBody {
         mode: PermissionMode,
         /// The version of Baton.
         version: String,
+        /// The tools on offer, in order.
+        tools: Vec<String>,
     },
     /// A turn begins.
     #[serde(rename = "turn.start")]

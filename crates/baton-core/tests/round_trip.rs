@@ -124,12 +124,8 @@ fn body() -> impl Strategy<Value = EventBody> {
     let access = prop::sample::select(vec![Access::Read, Access::Write, Access::Execute]);
     let (approval, child) = (text().prop_map(ApprovalId::new), text().prop_map(SessionId::new));
     prop_oneof![
-        (text(), text(), mode, text()).prop_map(|(cwd, model, mode, version)| E::SessionStarted {
-            cwd,
-            model,
-            mode,
-            version
-        }),
+        (text(), text(), mode, text(), vec(text(), 0..3))
+            .prop_map(|(cwd, model, mode, version, tools)| { E::SessionStarted { cwd, model, mode, version, tools } }),
         message().prop_map(|message| E::TurnStarted { message }),
         any::<u32>().prop_map(|step| E::StepStarted { step }),
         Just(E::MessageStarted),

@@ -21,6 +21,8 @@ const LAST_WORDS: Duration = Duration::from_millis(500);
 pub struct Finish {
     /// How the turn ended.
     pub reason: TurnReason,
+    /// The final answer.
+    pub text: String,
     /// The last fault, where one ended it.
     pub fault: Option<Fault>,
     /// The signal that ended it.
@@ -33,7 +35,7 @@ pub async fn exec(options: Options, prompt: Vec<Block>, format: Format, signals:
     let (conversation, mut events) = Conversation::start(options);
     conversation.submit(Op::Prompt { content: prompt }).await;
     let (mut writer, mut written) = Writer::start(format);
-    let mut finish = Finish { reason: TurnReason::Error, fault: None, signal: None };
+    let mut finish = Finish { reason: TurnReason::Error, text: String::new(), fault: None, signal: None };
     let mut every_second = tokio::time::interval(Duration::from_secs(1));
     let (mut is_over, mut is_gone) = (false, false);
     let mut last_moment = None;
@@ -45,8 +47,9 @@ pub async fn exec(options: Options, prompt: Vec<Block>, format: Format, signals:
                 let Some(event) = event else { break };
                 match &event.body {
                     EventBody::Failed(fault) => finish.fault = Some(fault.clone()),
-                    EventBody::TurnEnded { reason, .. } => {
+                    EventBody::TurnEnded { reason, text, .. } => {
                         finish.reason = *reason;
+                        finish.text.clone_from(text);
                         is_over = true;
                     }
                     _ => {}

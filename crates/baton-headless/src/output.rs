@@ -4,6 +4,8 @@ use std::io;
 
 use baton_core::Event;
 
+mod claude;
+mod codex;
 mod json;
 mod text;
 
@@ -14,8 +16,14 @@ pub use text::show_fault;
 pub enum Format {
     /// The answer on stdout, talk on stderr.
     Text,
-    /// One event a line on stdout.
-    Json,
+    /// Baton's own events, one a line.
+    Events,
+    /// The result as one JSON object, in Claude Code's form.
+    Result,
+    /// Claude Code's stream.
+    StreamJson,
+    /// Codex's stream.
+    CodexJson,
 }
 
 /// What can be shown.
@@ -28,37 +36,53 @@ pub(crate) enum Shown {
     Stopping,
 }
 
-/// Renders events.
-pub(crate) struct Output(Renderer);
-
-enum Renderer {
+/// Renders events to the process's own streams.
+pub(crate) enum Output {
     Text(text::Text),
-    Json,
+    Events,
+    Result(claude::Claude),
+    StreamJson(claude::Claude),
+    CodexJson(codex::Codex),
 }
 
 impl Output {
-    /// Renders in this format to the process's own streams.
+    /// Renders in this format.
     pub(crate) fn new(format: Format) -> Self {
-        Self(match format {
-            Format::Text => Renderer::Text(text::Text::new()),
-            Format::Json => Renderer::Json,
-        })
+        match format {
+            Format::Text => Self::Text(text::Text::new()),
+            Format::Events => Self::Events,
+            Format::Result => Self::Result(claude::Claude::default()),
+            Format::StreamJson => Self::StreamJson(claude::Claude::default()),
+            Format::CodexJson => Self::CodexJson(codex::Codex::default()),
+        }
     }
 
     /// Shows one thing.
     pub(crate) fn show(&mut self, shown: &Shown) -> io::Result<()> {
-        match (&mut self.0, shown) {
-            (Renderer::Text(text), Shown::Event(event)) => text.show(&event.body),
-            (Renderer::Text(text), Shown::Tick) => {
+        let event = match (&mut *self, shown) {
+            (_, Shown::Event(event)) => event,
+            (Self::Text(text), Shown::Tick) => {
                 text.tick();
-                Ok(())
+                return Ok(());
             }
-            (Renderer::Text(text), Shown::Stopping) => {
+            (Self::Text(text), Shown::Stopping) => {
                 text.stopping();
-                Ok(())
+                return Ok(());
             }
-            (Renderer::Json, Shown::Event(event)) => json::show(event),
-            (Renderer::Json, Shown::Tick | Shown::Stopping) => Ok(()),
-        }
+            (_, Shown::Tick | Shown::Stopping) => return Ok(()),
+        };
+        let lines = match self {
+            Self::Text(text) => return text.show(&event.body),
+            Self::Events => return json::write_line(event),
+            // The last line of the stream is the result.
+            Self::Result(claude) => {
+                let mut lines = claude.lines(event);
+                lines.retain(|line| line["type"] == "result");
+                lines
+            }
+            Self::StreamJson(claude) => claude.lines(event),
+            Self::CodexJson(codex) => codex.lines(event),
+        };
+        lines.iter().try_for_each(json::write_line)
     }
 }

@@ -38,7 +38,7 @@ macro_rules! say_on {
     ($($text:tt)*) => { talk(format_args!($($text)*), "") };
 }
 
-pub(super) struct Text {
+pub(crate) struct Text {
     /// On a terminal the answer is written as it arrives; into a pipe goes only the final one.
     is_live: bool,
     is_stderr_terminal: bool,

@@ -90,7 +90,7 @@ fn rehearse(global: &Global, args: &Args, repository: &Path, temp: &Path) -> Res
     block_on(async {
         let mut signals = Signals::new().map_err(|error| unusable(&error))?;
         let options = setup.conversation(request)?;
-        let format = if args.json { Format::Json } else { Format::Text };
+        let format = if args.json { Format::Events } else { Format::Text };
         let finish = exec(options, vec![Block::text(PROMPT)], format, &mut signals).await;
         Ok(if finish.reason == TurnReason::Done { Exit::Done } else { Exit::from(&finish) })
     })

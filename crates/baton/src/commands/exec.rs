@@ -1,6 +1,6 @@
 //! `baton exec`: one prompt, no screen.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use baton_agent::TurnLimits;
 use baton_core::{Fault, PermissionMode, Usd};
@@ -37,6 +37,12 @@ pub struct Args {
     /// Print events as JSON lines
     #[arg(long)]
     json: bool,
+    /// Print in the form of another agent: text, json and stream-json (Claude Code), codex-json
+    #[arg(long, value_name = "FORMAT", value_enum, conflicts_with = "json", hide_possible_values = true)]
+    output_format: Option<OutputFormat>,
+    /// Also write the final answer to this file
+    #[arg(short, long = "output-last-message", value_name = "FILE")]
+    output: Option<PathBuf>,
     /// What may be done unasked: ask, accept-edits, plan, auto, deny, yolo
     #[arg(long, value_name = "MODE", default_value = "ask")]
     permission_mode: PermissionMode,
@@ -57,6 +63,26 @@ pub struct Args {
     max_time: Option<u64>,
 }
 
+#[derive(Clone, Copy, clap::ValueEnum)]
+enum OutputFormat {
+    Text,
+    Json,
+    StreamJson,
+    CodexJson,
+}
+
+impl Args {
+    fn format(&self) -> Format {
+        match self.output_format {
+            None if self.json => Format::Events,
+            None | Some(OutputFormat::Text) => Format::Text,
+            Some(OutputFormat::Json) => Format::Result,
+            Some(OutputFormat::StreamJson) => Format::StreamJson,
+            Some(OutputFormat::CodexJson) => Format::CodexJson,
+        }
+    }
+}
+
 fn parse_effort(text: &str) -> Result<Effort, String> {
     text.parse().map_err(|()| "one of minimal, low, medium, high, max".to_owned())
 }
@@ -74,12 +100,20 @@ pub fn run(global: &Global, args: &Args) -> Result<Exit, Fault> {
             biased;
             prepared = prepare(global, args) => {
                 let (options, prompt) = prepared?;
-                let format = if args.json { Format::Json } else { Format::Text };
-                Ok(Exit::from(&exec(options, prompt, format, &mut signals).await))
+                let finish = exec(options, prompt, args.format(), &mut signals).await;
+                if let Some(file) = &args.output {
+                    write_answer(&global.dir.clone().unwrap_or_default().join(file), &finish.text)?;
+                }
+                Ok(Exit::from(&finish))
             }
             signal = signals.next() => Ok(Exit::Signal(signal)),
         }
     })
+}
+
+fn write_answer(file: &Path, text: &str) -> Result<(), Fault> {
+    std::fs::write(file, text)
+        .map_err(|error| Fault::input(format!("cannot write the answer to {}: {error}", file.display())))
 }
 
 async fn prepare(global: &Global, args: &Args) -> Result<(baton_agent::Options, Vec<baton_core::Block>), Fault> {
