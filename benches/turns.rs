@@ -36,8 +36,8 @@ fn main() {
     let dir = tempfile::tempdir().unwrap();
     println!("median of {runs} runs, {turns} tool turns; ratio to Baton in brackets\n");
     println!(
-        "{:8} {:>16} {:>16} {:>16} {:>16} {:>16}",
-        "", "first request", "a turn", "peak memory", "CPU time", "--help"
+        "{:8} {:>17} {:>15} {:>15} {:>16} {:>15} {:>17}",
+        "", "first request", "a turn", "the last ten", "peak memory", "CPU time", "--help"
     );
     let mut ours: Option<Row> = None;
     for agent in agents::installed() {
@@ -55,6 +55,8 @@ fn main() {
 struct Row {
     first_request_ms: f64,
     turn_ms: f64,
+    /// With almost the whole conversation behind it.
+    late_turn_ms: f64,
     memory_mb: f64,
     cpu_s: f64,
     help_ms: f64,
@@ -62,28 +64,36 @@ struct Row {
 
 impl Row {
     fn measure(agent: &Agent, dir: &Path, runs: usize, turns: usize) -> Option<Self> {
-        let (mut first, mut gaps, mut memory, mut cpu) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        let (mut first, mut gaps, mut late, mut memory, mut cpu) = (vec![], vec![], vec![], vec![], vec![]);
         for run in 0..runs {
             let place = dir.join(format!("{}-{run}", agent.name));
             let model = InstantModel::start(agent.wire, agent.shell, turns);
             let (Cost { memory_mb, cpu_s }, started) = measure::run(agent, &place, &model.url);
             let (first_ms, gaps_ms) = model.finish(started)?;
             first.push(first_ms);
+            late.extend(gaps_ms.iter().rev().take(10));
             gaps.extend(gaps_ms);
             memory.push(memory_mb);
             cpu.push(cpu_s);
         }
         let help_ms = median((0..4 * runs).map(|_| time(Command::new(&agent.program).arg("--help"))).collect());
-        let first_request_ms = median(first);
-        Some(Self { first_request_ms, turn_ms: median(gaps), memory_mb: median(memory), cpu_s: median(cpu), help_ms })
+        Some(Self {
+            first_request_ms: median(first),
+            turn_ms: median(gaps),
+            late_turn_ms: median(late),
+            memory_mb: median(memory),
+            cpu_s: median(cpu),
+            help_ms,
+        })
     }
 
     fn print(&self, name: &str, ours: &Self) {
         let cell = |unit: &str, of: fn(&Self) -> f64| format!("{:.1} {unit} ({:.1}x)", of(self), of(self) / of(ours));
         println!(
-            "{name:8} {:>16} {:>16} {:>16} {:>16} {:>16}",
+            "{name:8} {:>17} {:>15} {:>15} {:>16} {:>15} {:>17}",
             cell("ms", |row| row.first_request_ms),
             cell("ms", |row| row.turn_ms),
+            cell("ms", |row| row.late_turn_ms),
             cell("MB", |row| row.memory_mb),
             format!("{:.2} s ({:.1}x)", self.cpu_s, self.cpu_s / ours.cpu_s),
             cell("ms", |row| row.help_ms),

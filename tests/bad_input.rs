@@ -145,7 +145,7 @@ fn tools_and_inputs_that_do_not_exist() {
     assert!(outputs[2].contains("binary"), "{outputs:?}");
     assert!(outputs[3].contains("caf\u{fffd}"), "{outputs:?}");
     assert!(outputs[4].contains("\u{fffd}ok"), "{outputs:?}");
-    let errors: Vec<_> = run.of("tool.end").iter().map(|event| event["is_error"].clone()).collect();
+    let errors: Vec<_> = run.tool_ends().iter().map(|event| event["is_error"].clone()).collect();
     assert_eq!(errors, [json!(true), json!(true), json!(true), json!(false), json!(false)]);
 }
 

@@ -70,6 +70,23 @@ fn an_agent_edits_runs_and_keeps_its_directory() {
 }
 
 #[test]
+fn patterns_may_begin_like_paths() {
+    let world = World::new();
+    world.file("a.sh", "");
+    world.file("sub/b.sh", "");
+    std::fs::write(world.home().parent().unwrap().join("h.sh"), "").unwrap();
+    let run = world
+        .play(
+            r#"{"call":[{"tool":"bash","input":{"command":"cd sub"}},{"tool":"glob","input":{"pattern":"../*.sh"}},{"tool":"glob","input":{"pattern":"~/*.sh"}},{"tool":"glob","input":{"pattern":"*.sh"}}]}
+               {"say":"ok"}"#,
+            &[],
+        )
+        .expect(0);
+    let found: Vec<_> = run.outputs()[1..].iter().map(|output| output.rsplit('/').next().unwrap().to_owned()).collect();
+    assert_eq!(found, ["a.sh", "h.sh", "b.sh"], "{:?}", run.outputs());
+}
+
+#[test]
 fn without_permission_the_model_is_told_and_goes_on() {
     let world = World::new();
     let model = world.script(
@@ -77,7 +94,7 @@ fn without_permission_the_model_is_told_and_goes_on() {
            {"when":"refused","say":"I was not allowed."}"#,
     );
     let run = world.baton(&["exec", "-m", &model, "--json", "go"]).expect(0);
-    let refused: Vec<_> = run.of("tool.end").iter().map(|event| event["is_error"] == json!(true)).collect();
+    let refused: Vec<_> = run.tool_ends().iter().map(|event| event["is_error"] == json!(true)).collect();
     assert_eq!(refused, [true, true, false]);
     assert!(run.outputs()[0].contains("--permission-mode auto"));
     assert!(!world.project().join("x").exists() && !world.project().join("y").exists());
@@ -202,7 +219,7 @@ fn the_full_output_of_a_long_command_is_kept_in_a_file() {
             &[],
         )
         .expect(0);
-    let end = &run.of("tool.end")[0];
+    let end = &run.tool_ends()[0];
     assert!(end["output"].as_str().unwrap().len() < 60_000);
     let kept = std::fs::read_to_string(end["meta"]["output_path"].as_str().unwrap()).unwrap();
     assert_eq!(kept.lines().count(), 100_000);

@@ -124,5 +124,5 @@ fn a_file_that_never_ends_is_not_waited_for() {
     let script = r#"{"call":[{"tool":"read","input":{"path":"/proc/kmsg"}},{"tool":"grep","input":{"pattern":"x","path":"/proc/kmsg"}}]}
                     {"say":"went on"}"#;
     let run = world.play(script, &[]).expect(0);
-    assert_eq!(run.of("tool.end")[0]["is_error"], true);
+    assert_eq!(run.tool_ends()[0]["is_error"], true);
 }

@@ -6,6 +6,10 @@ use serde_json::Value;
 
 use crate::support::World;
 
+/// A patch, as a line of a script.
+const PATCH: &str = r#"{"call":[{"tool":"apply_patch","input":{"patch":"*** Begin Patch\n*** Add File: a.txt\n+a\n*** Add File: b.txt\n+b\n*** End Patch"}}]}
+{"say":"ok"}"#;
+
 const SCRIPT: &str = r#"{"think":"hm","say":"Running it.","call":[{"tool":"bash","input":{"command":"printf hello"}}]}
 {"call":[{"tool":"bash","input":{"command":"exit 3"}},{"tool":"ls","input":{}}]}
 {"say":"All done."}"#;
@@ -66,6 +70,22 @@ fn codex_json() {
     let command = lines.iter().find(|line| line["item"]["exit_code"] == 3).unwrap();
     assert_eq!((&command["item"]["command"], &command["item"]["status"]), (&"exit 3".into(), &"failed".into()));
     assert_eq!(lines.last().unwrap()["type"], "turn.completed");
+}
+
+#[test]
+fn codex_json_names_the_files_of_a_patch() {
+    let world = World::new();
+    let model = world.script(PATCH);
+    let run = world
+        .baton(&["exec", "-m", &model, "--output-format", "codex-json", "--permission-mode", "auto", "go"])
+        .expect(0);
+    let lines = lines(&run.stdout);
+    let change = lines.iter().rev().find(|line| line["item"]["type"] == "file_change").unwrap();
+    let names = |path: &Value| path.as_str().unwrap().rsplit('/').next().unwrap().to_owned();
+    let paths: Vec<_> =
+        change["item"]["changes"].as_array().unwrap().iter().map(|change| names(&change["path"])).collect();
+    assert_eq!(paths, ["a.txt", "b.txt"], "{change}");
+    assert_eq!(world.read("b.txt"), "b\n");
 }
 
 #[test]

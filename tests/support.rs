@@ -135,9 +135,16 @@ impl Run {
         last
     }
 
-    /// What the tools answered, in order.
+    /// The ends of all calls in the order of the calls; those that run beside each other end in any order.
+    pub fn tool_ends(&self) -> Vec<Value> {
+        let ends = self.of("tool.end");
+        let end_of = |start: &Value| ends.iter().find(|end| end["call"] == start["call"]).unwrap().clone();
+        self.of("tool.start").iter().map(end_of).collect()
+    }
+
+    /// What the tools answered, in the order of the calls.
     pub fn outputs(&self) -> Vec<String> {
-        self.of("tool.end").iter().map(|event| event["output"].as_str().unwrap().to_owned()).collect()
+        self.tool_ends().iter().map(|event| event["output"].as_str().unwrap().to_owned()).collect()
     }
 
     #[track_caller]

@@ -218,7 +218,7 @@ fn a_malformed_call_goes_back_to_the_model_and_does_not_run() {
         assert_eq!(run.code, 0, "{run:#?}");
         assert_eq!(run.end()["text"], "sorry");
         assert!(!world.project().join("ran").exists());
-        assert_eq!(run.of("tool.end")[0]["is_error"], true, "{}", format.model);
+        assert_eq!(run.tool_ends()[0]["is_error"], true, "{}", format.model);
         assert!(run.outputs()[0].contains("not a JSON object"), "{:?}", run.outputs());
     });
 }

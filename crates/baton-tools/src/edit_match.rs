@@ -11,6 +11,9 @@ use std::ops::Range;
 
 use memchr::memmem;
 
+pub(crate) use closest::explain;
+pub(crate) use indent::shifted;
+
 /// Which places are meant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Places {
@@ -89,7 +92,7 @@ pub(crate) fn edit(contents: &[u8], old: &str, new: &str, places: Places) -> Res
         let places = if forgiven == Forgiven::LineEndings { places } else { Places::One };
         return settle(contents, &ranges, old, places).map(|ranges| replace(contents, &ranges, new, Some(forgiven)));
     }
-    Err(closest::explain(contents, old))
+    Err(explain(contents, old, "`old`"))
 }
 
 /// Decides which of the places that were found are meant.
@@ -136,15 +139,20 @@ fn replace(contents: &[u8], ranges: &[Range<usize>], new: &str, forgiven: Option
 
 /// The replacement with the line endings of the file.
 fn with_line_endings(contents: &[u8], new: &str, forgiven: Option<Forgiven>) -> String {
-    let breaks = memchr::memchr_iter(b'\n', contents).count();
-    let windows = memmem::find_iter(contents, b"\r\n").count();
-    if windows * 2 > breaks {
+    if is_windows(contents) {
         new.replace("\r\n", "\n").replace('\n', "\r\n")
     } else if forgiven.is_some() {
         new.replace("\r\n", "\n")
     } else {
         new.to_owned()
     }
+}
+
+/// Whether most lines end with `\r\n`.
+pub(crate) fn is_windows(contents: &[u8]) -> bool {
+    let breaks = memchr::memchr_iter(b'\n', contents).count();
+    let windows = memmem::find_iter(contents, b"\r\n").count();
+    windows * 2 > breaks
 }
 
 /// All places, those that overlap included.
@@ -235,7 +243,7 @@ impl Folded {
 }
 
 /// The plain character that people type for a typographic one.
-fn plain(c: char) -> char {
+pub(crate) fn plain(c: char) -> char {
     match c {
         '\u{2018}'..='\u{201B}' | '\u{2032}' => '\'',
         '\u{201C}'..='\u{201F}' | '\u{2033}' => '"',

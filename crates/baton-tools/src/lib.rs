@@ -10,6 +10,7 @@ mod edit_match;
 mod executor;
 mod image;
 mod ledger;
+mod patch;
 mod process;
 mod registry;
 mod regular;
@@ -18,6 +19,7 @@ mod shape;
 mod spool;
 mod tool;
 mod tools;
+mod transaction;
 mod typed;
 mod workspace;
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use baton_core::ToolSpec;
 
-use crate::tools::{Bash, Edit, Glob, Grep, Ls, Read, Write};
+use crate::tools::{ApplyPatch, Bash, Edit, Glob, Grep, Ls, MultiEdit, Read, Write};
 use crate::{Tool, Typed};
 
 /// Tools by name, in a fixed order: the model's prompt cache depends on it.
@@ -24,6 +24,8 @@ impl Registry {
             .with(Typed::new(Glob))
             .with(Typed::new(Grep))
             .with(Typed::new(Ls))
+            .with(Typed::new(MultiEdit))
+            .with(Typed::new(ApplyPatch))
     }
 
     /// Adds a tool at the end, or puts it in the place of the one that has its name.
@@ -73,9 +75,12 @@ mod tests {
     #[test]
     fn order_and_names_are_a_contract() {
         let registry = Registry::builtin();
-        assert_eq!(registry.names().collect::<Vec<_>>(), ["read", "write", "edit", "bash", "glob", "grep", "ls"]);
+        assert_eq!(
+            registry.names().collect::<Vec<_>>(),
+            ["read", "write", "edit", "bash", "glob", "grep", "ls", "multi_edit", "apply_patch"]
+        );
         let replaced = registry.with(Typed::new(Edit));
         assert_eq!(replaced.names().nth(2), Some("edit"));
-        assert_eq!(replaced.names().count(), 7);
+        assert_eq!(replaced.names().count(), 9);
     }
 }

@@ -7,6 +7,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use similar::TextDiff;
+use tempfile::NamedTempFile;
 
 const DIFF_MAX: usize = 64 * 1024;
 const DIFF_TIME_MAX: Duration = Duration::from_millis(200);
@@ -14,6 +15,20 @@ const DIFF_TIME_MAX: Duration = Duration::from_millis(200);
 /// Puts `contents` where `target` is, through a temporary file beside it. Keeps the mode of a file that was there, and its
 /// owner and group where that is allowed. `target` must have its symbolic links resolved.
 pub(crate) fn save(target: &Path, contents: &[u8]) -> io::Result<()> {
+    prepare(target, contents, None)?.put()
+}
+
+/// Contents that lie ready to become a file's.
+pub(crate) enum Prepared<'a> {
+    /// All written: a new name is all that is missing.
+    Beside { temp: NamedTempFile, target: &'a Path },
+    /// To be written into the file that is there.
+    Within { target: &'a Path, contents: &'a [u8] },
+}
+
+/// Does all of [`save`] that can be done without a change to `target`. A new file gets the mode and, where that is allowed,
+/// the owner and group of `like`.
+pub(crate) fn prepare<'a>(target: &'a Path, contents: &'a [u8], like: Option<&Metadata>) -> io::Result<Prepared<'a>> {
     let old = match target.metadata() {
         Ok(old) if !old.is_file() => return Err(io::Error::other("it is not a regular file")),
         Ok(old) => Some(old),
@@ -26,22 +41,36 @@ pub(crate) fn save(target: &Path, contents: &[u8]) -> io::Result<()> {
     }
     // A new name would cut the other names of a hard-linked file off from the change.
     if old.as_ref().is_some_and(|old| old.nlink() > 1) {
-        return overwrite(target, contents);
+        return Ok(Prepared::Within { target, contents });
     }
     // 0o666 is narrowed by the umask, as for any new file.
     let mut temp =
         match tempfile::Builder::new().prefix(".baton-").permissions(Permissions::from_mode(0o666)).tempfile_in(dir) {
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied && old.is_some() => {
-                return overwrite(target, contents);
+                return Ok(Prepared::Within { target, contents });
             }
             temp => temp?,
         };
     temp.write_all(contents)?;
-    if let Some(old) = old {
-        become_like(temp.as_file(), &old)?;
+    if let Some(like) = old.as_ref().or(like) {
+        become_like(temp.as_file(), like)?;
     }
-    temp.persist(target)?;
-    Ok(())
+    Ok(Prepared::Beside { temp, target })
+}
+
+impl Prepared<'_> {
+    /// Whether the contents are still to be written, so that the disk can turn out to be full.
+    pub(crate) fn is_unwritten(&self) -> bool {
+        matches!(self, Self::Within { .. })
+    }
+
+    /// Makes them the file's.
+    pub(crate) fn put(self) -> io::Result<()> {
+        match self {
+            Self::Beside { temp, target } => temp.persist(target).map(|_| ()).map_err(|failed| failed.error),
+            Self::Within { target, contents } => overwrite(target, contents),
+        }
+    }
 }
 
 /// Writes into a file that must stay the same file. If the disk fills up, the old contents are put back: their room is

@@ -1,18 +1,22 @@
 //! The built-in tools, one file each; the text the model reads about a tool is beside it.
 
+mod apply_patch;
 mod bash;
 mod edit;
 mod glob;
 mod grep;
 mod ls;
+mod multi_edit;
 mod read;
 mod walk;
 mod write;
 
+pub(crate) use apply_patch::ApplyPatch;
 pub(crate) use bash::Bash;
 pub(crate) use edit::Edit;
 pub(crate) use glob::Glob;
 pub(crate) use grep::Grep;
 pub(crate) use ls::Ls;
+pub(crate) use multi_edit::MultiEdit;
 pub(crate) use read::Read;
 pub(crate) use write::Write;

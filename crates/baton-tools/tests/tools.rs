@@ -43,7 +43,7 @@ async fn whatever_happens_there_is_an_answer() {
     let scene = Scene::with(Registry::builtin().with(Odd::new("flood")).with(Odd::new("crash")));
     assert_eq!(
         scene.error("bsh", json!({})).await,
-        "there is no tool `bsh`; the tools are: read, write, edit, bash, glob, grep, ls, flood, crash"
+        "there is no tool `bsh`; the tools are: read, write, edit, bash, glob, grep, ls, multi_edit, apply_patch, flood, crash"
     );
     assert_eq!(scene.error("crash", json!({})).await, "the tool `crash` crashed: on purpose");
     let flood = scene.run("flood", json!({})).await;

@@ -9,24 +9,24 @@ use crate::shape::cut_line;
 const LINES_MAX: usize = 50_000;
 const WANTED_MAX: usize = 200;
 
-/// What the model is told about a text that was not found.
-pub(super) fn explain(contents: &[u8], old: &str) -> String {
-    let Some((line, hint)) = closest(&String::from_utf8_lossy(contents), old) else {
-        return "`old` is not in the file, nor anything like it: read the file again".to_owned();
+/// What the model is told about a text that was not found. `name` is what it knows the text by.
+pub(crate) fn explain(contents: &[u8], old: &str, name: &str) -> String {
+    let Some((line, hint)) = closest(&String::from_utf8_lossy(contents), old, name) else {
+        return format!("{name} is not in the file, nor anything like it: read the file again");
     };
-    format!("`old` is not in the file. The closest place begins at line {line}: {hint}")
+    format!("{name} is not in the file. The closest place begins at line {line}: {hint}")
 }
 
-fn closest(contents: &str, old: &str) -> Option<(usize, String)> {
+fn closest(contents: &str, old: &str, name: &str) -> Option<(usize, String)> {
     let lines: Vec<&str> = contents.split('\n').take(LINES_MAX).map(str::trim).collect();
     let wanted: Vec<&str> = old.trim_matches('\n').lines().take(WANTED_MAX).map(str::trim).collect();
     if let Some(start) = most_equal(&lines, &wanted) {
         let differs = (0..wanted.len()).find(|at| lines.get(start + at) != Some(&wanted[*at]));
         let hint = match differs {
             Some(at) if start + at < lines.len() => {
-                format!("line {} is `{}`, `old` has `{}`", start + at + 1, shown(lines[start + at]), shown(wanted[at]))
+                format!("line {} is `{}`, {name} has `{}`", start + at + 1, shown(lines[start + at]), shown(wanted[at]))
             }
-            Some(_) if lines.len() < LINES_MAX => "the file ends before `old` does".to_owned(),
+            Some(_) if lines.len() < LINES_MAX => format!("the file ends before {name} does"),
             _ => "its indentation or spacing differs in more than one way".to_owned(),
         };
         return Some((start + 1, hint));

@@ -52,6 +52,12 @@ pub(super) fn find_all(contents: &[u8], old: &str, new: &str) -> Vec<(Range<usiz
     if compared > COMPARED_MAX { Vec::new() } else { found }
 }
 
+/// The text with the indentation that the file has where other lines were given with another; none if no one shift
+/// explains that.
+pub(crate) fn shifted(wanted: &[&str], found: &[&str], text: &str) -> Option<String> {
+    shift_between(wanted, found)?.apply(text)
+}
+
 /// The lines without their line breaks.
 pub(super) fn line_ranges(contents: &[u8]) -> impl Iterator<Item = Range<usize>> {
     let mut start = 0;

@@ -1,17 +1,13 @@
 //! `edit`: replaces a text in a file.
 
-use std::io;
-
 use baton_core::Access;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use tokio_util::sync::CancellationToken;
 
 use crate::edit_match::{self, Edited, Places, line_number};
-use crate::ledger::{CONTENTS_BYTES_MAX, Stamp};
-use crate::regular;
-use crate::save::{diff, save};
 use crate::shape::cut_line;
+use crate::transaction::{Draft, Transaction};
 use crate::{CallContext, Outcome, TypedTool, Workspace};
 
 /// Edits files.
@@ -44,43 +40,31 @@ impl TypedTool for Edit {
 }
 
 fn edit(input: &Input, workspace: &Workspace, cancel: &CancellationToken) -> Result<Outcome, String> {
-    let path = workspace.resolve(&input.path);
-    let target = workspace.check_write(&path)?;
-    let shown = workspace.show(&path);
-    let failed = |error: io::Error| format!("cannot edit {shown}: {error}");
-    let metadata = match target.metadata() {
-        Ok(metadata) if metadata.is_file() => metadata,
-        Ok(_) => return Err(format!("{shown} is not a regular file")),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            return Err(format!("{shown} does not exist: use `write` to create it"));
-        }
-        Err(error) => return Err(failed(error)),
-    };
-    if metadata.len() > CONTENTS_BYTES_MAX {
-        return Err(format!(
-            "{shown} has {} bytes, more than the {CONTENTS_BYTES_MAX} that `edit` takes",
-            metadata.len()
-        ));
-    }
-    let old = regular::read(&target, CONTENTS_BYTES_MAX, cancel).map_err(failed)?;
-    workspace.ledger().check(&target, &Stamp::of(&old))?;
+    let mut transaction = Transaction::new(workspace, cancel);
+    let draft = transaction.open(&input.path)?;
+    let edited = apply(draft, &input.old, &input.new, input.all)?;
+    let text = format!("{} edited{}\n{}", draft.shown, remark(&edited), region(&edited));
+    let outcome = Outcome::ok(text).with("path", draft.target.display().to_string());
+    draft.new = Some(edited.contents);
+    transaction.commit()?;
+    Ok(outcome.with("diff", transaction.diff()))
+}
 
-    let places = if input.all == Some(true) { Places::All } else { Places::One };
-    let edited = edit_match::edit(&old, &input.old, &input.new, places).map_err(|why| format!("{shown}: {why}"))?;
-    // Who was told that this was given up must not find it done later.
-    if cancel.is_cancelled() {
-        return Err("cancelled; nothing was written".to_owned());
-    }
-    save(&target, &edited.contents).map_err(failed)?;
-    workspace.ledger().note(&target, Stamp::of(&edited.contents));
+/// The file as it is so far with the text replaced.
+pub(super) fn apply(draft: &Draft, old: &str, new: &str, all: Option<bool>) -> Result<Edited, String> {
+    let shown = &draft.shown;
+    let contents = draft.new.as_ref().ok_or_else(|| format!("{shown} does not exist: use `write` to create it"))?;
+    let places = if all == Some(true) { Places::All } else { Places::One };
+    edit_match::edit(contents, old, new, places).map_err(|why| format!("{shown}: {why}"))
+}
 
+/// What the model should know about how the text was found, if anything.
+pub(super) fn remark(edited: &Edited) -> String {
     let places = if edited.count == 1 { String::new() } else { format!(" in {} places", edited.count) };
     let forgiven = edited.forgiven.map_or(String::new(), |forgiven| {
         format!("; `old` was not found as given, but one place differs only in {}", forgiven.name())
     });
-    Ok(Outcome::ok(format!("{shown} edited{places}{forgiven}\n{}", region(&edited)))
-        .with("path", target.display().to_string())
-        .with("diff", diff(&shown, &old, &edited.contents)))
+    places + &forgiven
 }
 
 /// The first changed place with a little of what is around it.
