@@ -23,12 +23,18 @@ pub(super) struct Walked {
     pub(super) files: usize,
     /// Whether it stopped there although there were more.
     pub(super) stopped: bool,
+    /// How many places could not be looked into.
+    pub(super) unreadable: usize,
 }
 
 impl Walked {
     /// What the model is told if that is not all.
     pub(super) fn note(self) -> Option<String> {
-        self.stopped.then(|| format!("[stopped after {} files: narrow the pattern or the path]", self.files))
+        let stopped =
+            self.stopped.then(|| format!("[stopped after {} files: narrow the pattern or the path]", self.files));
+        let unreadable = (self.unreadable > 0).then(|| format!("[{} places could not be read]", self.unreadable));
+        let notes: Vec<_> = stopped.into_iter().chain(unreadable).collect();
+        (!notes.is_empty()).then(|| notes.join("\n"))
     }
 }
 
@@ -42,7 +48,7 @@ pub(super) fn files(
     keep: impl Fn(&Path) -> bool + Sync,
     found: impl Fn(PathBuf) + Sync,
 ) -> Walked {
-    let count = AtomicUsize::new(0);
+    let (count, unreadable) = (AtomicUsize::new(0), AtomicUsize::new(0));
     let walk = WalkBuilder::new(root)
         .hidden(hidden == Hidden::Skipped)
         .require_git(false)
@@ -54,11 +60,11 @@ pub(super) fn files(
             if cancel.is_cancelled() {
                 return WalkState::Quit;
             }
-            // What cannot be looked at is passed over, as everywhere in such searches.
-            if let Ok(entry) = entry
-                && entry.file_type().is_some_and(|kind| kind.is_file())
-                && keep(entry.path())
-            {
+            let Ok(entry) = entry else {
+                unreadable.fetch_add(1, Ordering::Relaxed);
+                return WalkState::Continue;
+            };
+            if entry.file_type().is_some_and(|kind| kind.is_file()) && keep(entry.path()) {
                 if count.fetch_add(1, Ordering::Relaxed) >= max {
                     return WalkState::Quit;
                 }
@@ -68,7 +74,7 @@ pub(super) fn files(
         })
     });
     let count = count.into_inner();
-    Walked { files: count.min(max), stopped: count > max }
+    Walked { files: count.min(max), stopped: count > max, unreadable: unreadable.into_inner() }
 }
 
 /// How many threads a search gets.
@@ -95,9 +101,16 @@ mod tests {
             assert_eq!(seen.into_inner(), walked.files);
             walked
         };
-        assert_eq!(walk(20), Walked { files: 20, stopped: false });
+        assert_eq!(walk(20), Walked { files: 20, stopped: false, unreadable: 0 });
         assert_eq!(walk(20).note(), None);
-        assert_eq!(walk(7), Walked { files: 7, stopped: true });
+        assert_eq!(walk(7), Walked { files: 7, stopped: true, unreadable: 0 });
         assert!(walk(7).note().unwrap().starts_with("[stopped after 7 files"));
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_said() {
+        let missing = Path::new("/nowhere/at/all");
+        let walked = files(missing, Hidden::Skipped, 9, &CancellationToken::new(), |_| true, |_| ());
+        assert_eq!(walked.note().as_deref(), Some("[1 places could not be read]"));
     }
 }
