@@ -3,6 +3,7 @@
 //! May use `baton-agent` and everything below it. It must never choose an exit code: it tells how a
 //! turn ended, and the binary decides.
 
+mod anthropic_form;
 mod exec;
 mod input;
 pub mod model_server;

@@ -94,10 +94,17 @@ async fn read_stops_within_a_line_when_cancelled() {
     let endless = std::fs::File::create(scene.root.join("endless")).unwrap();
     (&endless).write_all(&[b'x'; 10_000]).unwrap();
     endless.set_len(4 << 40).unwrap();
+    drop(endless);
     let cancel = CancellationToken::new();
     let read = call("read", json!({"path": "endless", "offset": 2}));
     let stop = async {
-        tokio::time::sleep(Duration::from_millis(50)).await;
+        let is_open = || {
+            let mut open = std::fs::read_dir("/proc/self/fd").unwrap().flatten();
+            open.any(|fd| fd.path().read_link().is_ok_and(|file| file.ends_with("endless")))
+        };
+        while !is_open() {
+            tokio::task::yield_now().await;
+        }
         cancel.cancel();
     };
     let (outcome, ()) = tokio::join!(scene.executor.run(&read, cancel.clone(), Progress::none()), stop);

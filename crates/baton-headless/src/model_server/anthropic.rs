@@ -1,8 +1,10 @@
 //! Anthropic Messages, from the server's side.
 
-use baton_core::{Block, Message, Role, StopReason};
+use baton_core::{Block, Message, Role};
 use baton_llm::script::Ending;
 use serde_json::{Value, json};
+
+use crate::anthropic_form::{stop_reason, usage};
 
 use super::read::{call, joined_text, list, result, text, thinking, wrong};
 use super::sse::{Sse, pieces};
@@ -38,7 +40,7 @@ impl Format for Anthropic {
         match &reply.line.ending {
             Ending::Complete(stop) => {
                 let delta = json!({"stop_reason": stop_reason(*stop), "stop_sequence": null});
-                sse.named(&json!({"type": "message_delta", "delta": delta, "usage": usage(reply)}));
+                sse.named(&json!({"type": "message_delta", "delta": delta, "usage": usage(&reply.usage)}));
                 sse.named(&json!({"type": "message_stop"}));
             }
             Ending::Cut => {}
@@ -56,7 +58,7 @@ impl Format for Anthropic {
             "content": reply.message.content.iter().filter_map(whole_block).collect::<Vec<_>>(),
             "stop_reason": stop_reason(reply.stop()),
             "stop_sequence": null,
-            "usage": usage(reply),
+            "usage": usage(&reply.usage),
         })
     }
 
@@ -133,24 +135,4 @@ fn whole_block(block: &Block) -> Option<Value> {
         }
         Block::ToolResult(_) | Block::Image(_) => return None,
     })
-}
-
-/// Input tokens are those that the cache had no part in.
-fn usage(reply: &Reply<'_>) -> Value {
-    json!({
-        "input_tokens": reply.usage.input_tokens,
-        "cache_creation_input_tokens": reply.usage.cache_write_tokens,
-        "cache_read_input_tokens": reply.usage.cache_read_tokens,
-        "output_tokens": reply.usage.output_tokens,
-    })
-}
-
-fn stop_reason(stop: StopReason) -> &'static str {
-    match stop {
-        StopReason::EndTurn => "end_turn",
-        StopReason::ToolUse => "tool_use",
-        StopReason::MaxTokens => "max_tokens",
-        StopReason::Pause => "pause_turn",
-        StopReason::Refusal => "refusal",
-    }
 }

@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use baton_core::{Block, Event, EventBody, Message, StopReason, TurnReason, Usage, Usd};
 use serde_json::{Value, json};
 
+use crate::anthropic_form::{stop_reason, usage};
+
 /// Turns events into lines of that form.
 #[derive(Default)]
 pub(crate) struct Claude {
@@ -130,21 +132,4 @@ fn block(block: &Block) -> Value {
 
 fn picture(media_type: &str, data: &str) -> Value {
     json!({ "type": "image", "source": { "type": "base64", "media_type": media_type, "data": data } })
-}
-
-fn stop_reason(stop: StopReason) -> &'static str {
-    match stop {
-        StopReason::EndTurn => "end_turn",
-        StopReason::ToolUse => "tool_use",
-        StopReason::MaxTokens => "max_tokens",
-        StopReason::Pause => "pause_turn",
-        StopReason::Refusal => "refusal",
-    }
-}
-
-fn usage(usage: &Usage) -> Value {
-    json!({
-        "input_tokens": usage.input_tokens, "output_tokens": usage.output_tokens,
-        "cache_read_input_tokens": usage.cache_read_tokens, "cache_creation_input_tokens": usage.cache_write_tokens,
-    })
 }

@@ -5,8 +5,8 @@ use serde_json::{Value, json};
 
 use crate::request::{Effort, Request};
 use crate::wire::assemble::testing::{
-    answer, call, call_delta, check_cuts, check_noise, check_prefix, check_splits, conversation, failure, malformed,
-    pretty, request, sent_back, text_delta, thinking, thinking_delta,
+    answer, call, call_delta, check_cuts, check_noise, check_prefix, check_splits, conversation, every_format, failure,
+    malformed, pretty, request, sent_back, text_delta, thinking, thinking_delta,
 };
 use crate::wire::{Wire, WireFailureKind};
 
@@ -146,27 +146,7 @@ fn what_is_no_event_is_malformed() {
     assert!(failure.message.contains("502 Bad Gateway"), "{}", failure.message);
 }
 
-#[test]
-fn splits() {
-    check_splits(WIRE, &SAMPLES);
-}
-
-#[test]
-fn cuts() {
-    for stream in [TEXT, TOOL, PARALLEL, THINKING] {
-        check_cuts(WIRE, stream);
-    }
-}
-
-#[test]
-fn noise() {
-    check_noise(WIRE, &SAMPLES);
-}
-
-#[test]
-fn a_conversation() {
-    insta::assert_snapshot!(pretty(&WIRE.encode(&conversation(MODEL))));
-}
+every_format!(WIRE, MODEL, SAMPLES, [TEXT, TOOL, PARALLEL, THINKING]);
 
 #[test]
 fn a_growing_conversation_moves_nothing_but_marks() {

@@ -227,3 +227,32 @@ pub(in crate::wire) fn check_prefix(wire: Wire, model: &str, list: &str, mark: f
 pub(in crate::wire) fn pretty(body: &Value) -> String {
     serde_json::to_string_pretty(body).expect("JSON is printable")
 }
+
+/// The tests that every format has to pass: `$samples` are all its streams, `$whole` those that come to their end.
+macro_rules! every_format {
+    ($wire:expr, $model:expr, $samples:expr, $whole:expr) => {
+        #[test]
+        fn splits() {
+            check_splits($wire, &$samples);
+        }
+
+        #[test]
+        fn cuts() {
+            for stream in $whole {
+                check_cuts($wire, stream);
+            }
+        }
+
+        #[test]
+        fn noise() {
+            check_noise($wire, &$samples);
+        }
+
+        #[test]
+        fn a_conversation() {
+            insta::assert_snapshot!(pretty(&$wire.encode(&conversation($model))));
+        }
+    };
+}
+
+pub(in crate::wire) use every_format;

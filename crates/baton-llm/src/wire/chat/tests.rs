@@ -5,8 +5,8 @@ use serde_json::json;
 
 use crate::request::{Effort, Request};
 use crate::wire::assemble::testing::{
-    answer, call, call_delta, check_cuts, check_noise, check_prefix, check_splits, conversation, failure, malformed,
-    pretty, request, sent_back, text_delta, thinking, thinking_delta,
+    answer, call, call_delta, check_cuts, check_noise, check_prefix, check_splits, conversation, every_format, failure,
+    malformed, pretty, request, sent_back, text_delta, thinking, thinking_delta,
 };
 use crate::wire::{Wire, WireFailureKind};
 
@@ -232,27 +232,12 @@ fn the_end_may_come_without_a_word_but_not_without_a_reason() {
     assert_eq!(failure(WIRE, &unfinished).kind, WireFailureKind::Cut);
 }
 
-#[test]
-fn splits() {
-    check_splits(WIRE, &SAMPLES);
-}
-
-#[test]
-fn cuts() {
-    for stream in [TEXT, TOOL, PARALLEL, THINKING, UNNUMBERED, SAME_INDEX, NAME_PIECES, MISTRAL, OPENROUTER] {
-        check_cuts(WIRE, stream);
-    }
-}
-
-#[test]
-fn noise() {
-    check_noise(WIRE, &SAMPLES);
-}
-
-#[test]
-fn a_conversation() {
-    insta::assert_snapshot!(pretty(&WIRE.encode(&conversation(MODEL))));
-}
+every_format!(
+    WIRE,
+    MODEL,
+    SAMPLES,
+    [TEXT, TOOL, PARALLEL, THINKING, UNNUMBERED, SAME_INDEX, NAME_PIECES, MISTRAL, OPENROUTER]
+);
 
 #[test]
 fn a_growing_conversation_moves_nothing() {

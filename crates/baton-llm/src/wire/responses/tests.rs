@@ -5,8 +5,8 @@ use serde_json::json;
 
 use crate::request::{Abilities, Effort, Request};
 use crate::wire::assemble::testing::{
-    answer, call, call_delta, check_cuts, check_noise, check_prefix, check_splits, conversation, failure, malformed,
-    pretty, request, sent_back, text_delta, thinking, thinking_delta,
+    answer, call, call_delta, check_cuts, check_noise, check_prefix, check_splits, conversation, every_format, failure,
+    malformed, pretty, request, sent_back, text_delta, thinking, thinking_delta,
 };
 use crate::wire::{Wire, WireFailureKind};
 
@@ -158,27 +158,7 @@ fn an_incomplete_answer_says_why() {
     assert_eq!(answer(WIRE, &filtered).0.stop, StopReason::Refusal);
 }
 
-#[test]
-fn splits() {
-    check_splits(WIRE, &SAMPLES);
-}
-
-#[test]
-fn cuts() {
-    for stream in [TEXT, TOOL, PARALLEL, THINKING] {
-        check_cuts(WIRE, stream);
-    }
-}
-
-#[test]
-fn noise() {
-    check_noise(WIRE, &SAMPLES);
-}
-
-#[test]
-fn a_conversation() {
-    insta::assert_snapshot!(pretty(&WIRE.encode(&conversation(MODEL))));
-}
+every_format!(WIRE, MODEL, SAMPLES, [TEXT, TOOL, PARALLEL, THINKING]);
 
 #[test]
 fn a_growing_conversation_moves_nothing() {
