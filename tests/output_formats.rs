@@ -85,6 +85,7 @@ fn codex_json_names_the_files_of_a_patch() {
     let paths: Vec<_> =
         change["item"]["changes"].as_array().unwrap().iter().map(|change| names(&change["path"])).collect();
     assert_eq!(paths, ["a.txt", "b.txt"], "{change}");
+    assert!(change["item"]["changes"].as_array().unwrap().iter().all(|change| change["kind"] == "add"), "{change}");
     assert_eq!(world.read("b.txt"), "b\n");
 }
 

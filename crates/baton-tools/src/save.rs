@@ -6,6 +6,7 @@ use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, fchown};
 use std::path::Path;
 use std::time::Duration;
 
+use serde_json::{Value, json};
 use similar::TextDiff;
 use tempfile::NamedTempFile;
 
@@ -95,6 +96,11 @@ fn become_like(new: &File, old: &Metadata) -> io::Result<()> {
     let mode = if owner_kept && group_kept { old.mode() } else { old.mode() & !LENT };
     // After the owner, since a change of that takes those bits away.
     new.set_permissions(Permissions::from_mode(mode))
+}
+
+/// What becomes of a file, for surfaces: `add`, `update` or `delete`.
+pub(crate) fn change(target: &Path, kind: &str) -> Value {
+    json!({ "path": target.to_string_lossy(), "kind": kind })
 }
 
 /// The change as a unified diff for surfaces, cut where it gets long.

@@ -5,6 +5,7 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use crate::ledger::{CONTENTS_BYTES_MAX, Stamp};
@@ -136,9 +137,14 @@ impl<'a> Transaction<'a> {
         self.drafts.iter().filter(|draft| draft.is_changed())
     }
 
-    /// The paths of the files that will be different.
-    pub(crate) fn files(&self) -> Vec<String> {
-        self.changed().map(|draft| draft.target.display().to_string()).collect()
+    /// The files that will be different and what becomes of each, for surfaces.
+    pub(crate) fn changes(&self) -> Vec<Value> {
+        let kind = |draft: &Draft| match (draft.old(), &draft.new) {
+            (None, _) => "add",
+            (Some(_), Some(_)) => "update",
+            (Some(_), None) => "delete",
+        };
+        self.changed().map(|draft| save::change(&draft.target, kind(draft))).collect()
     }
 
     /// All changes as unified diffs, one after the other.

@@ -2,6 +2,7 @@
 
 mod scene;
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::process::Command;
@@ -37,7 +38,8 @@ async fn the_third_edit_fails_and_no_byte_changes() {
     assert!(!done.is_error, "{}", done.text);
     assert_eq!((scene.contents("a"), scene.contents("b")), (b"xx".to_vec(), b"3\n".to_vec()));
     assert!(done.text.starts_with("edit 1: a edited\nedit 2: b edited\nedit 3: a edited in 2 places; `old` was not"));
-    assert_eq!(done.meta["files"], json!([scene.root.join("a"), scene.root.join("b")]));
+    let change = |name: &str| json!({"path": scene.root.join(name), "kind": "update"});
+    assert_eq!(done.meta["changes"], json!([change("a"), change("b")]));
     let diff = done.meta["diff"].as_str().unwrap();
     assert!(diff.contains("--- a\n") && diff.contains("--- b\n") && diff.contains("-three\n+3\n"), "{diff}");
     // The ledger knows what was written.
@@ -97,7 +99,10 @@ async fn a_patch_does_all_there_is_to_do() {
     assert_eq!(scene.contents("bin/new.sh"), b"#!/bin/sh\necho 2\n");
     assert_eq!(fs::metadata(scene.root.join("bin/new.sh")).unwrap().permissions().mode() & 0o777, 0o750);
     assert_eq!(names(&scene), ["bin", "deep", "src"]);
-    assert_eq!(done.meta["files"].as_array().unwrap().len(), 5);
+    assert_eq!(done.meta["changes"].as_array().unwrap().len(), 5);
+    let kinds: BTreeSet<_> =
+        done.meta["changes"].as_array().unwrap().iter().map(|change| change["kind"].as_str()).collect();
+    assert_eq!(kinds, BTreeSet::from([Some("add"), Some("delete"), Some("update")]));
     assert!(done.meta["diff"].as_str().unwrap().contains("+    return 2"));
     scene.ok("edit", json!({"path": "bin/new.sh", "old": "echo", "new": "printf"})).await;
 }

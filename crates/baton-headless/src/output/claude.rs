@@ -16,6 +16,8 @@ pub(crate) struct Claude {
     stop: Option<StopReason>,
     denials: Vec<Value>,
     inputs: BTreeMap<String, Value>,
+    /// How long tools ran; the rest of a turn was spent with the model.
+    tools_ms: u64,
     errors: Vec<String>,
 }
 
@@ -27,7 +29,7 @@ impl Claude {
                 self.model.clone_from(model);
                 json!({
                     "type": "system", "subtype": "init", "cwd": cwd, "tools": tools, "mcp_servers": [], "model": model,
-                    "permissionMode": mode, "slash_commands": [], "apiKeySource": "none", "version": version,
+                    "permissionMode": mode, "slash_commands": [], "version": version,
                 })
             }
             EventBody::MessageEnded { message, stop } => {
@@ -43,7 +45,8 @@ impl Claude {
                 self.inputs.insert(call.to_string(), input.clone());
                 return Vec::new();
             }
-            EventBody::ToolEnded { call, tool, output, images, is_error, .. } => {
+            EventBody::ToolEnded { call, tool, output, images, is_error, duration_ms, .. } => {
+                self.tools_ms += duration_ms;
                 let input = self.inputs.remove(call.as_str()).unwrap_or_default();
                 if output.starts_with("refused: ") {
                     self.denials.push(json!({ "tool_name": tool, "tool_use_id": call, "tool_input": input }));
@@ -97,7 +100,7 @@ impl Claude {
         });
         json!({
             "type": "result", "subtype": subtype, "is_error": reason != TurnReason::Done, "duration_ms": duration_ms,
-            "duration_api_ms": duration_ms, "num_turns": steps, "result": text, "total_cost_usd": cost,
+            "duration_api_ms": duration_ms.saturating_sub(self.tools_ms), "num_turns": steps, "result": text, "total_cost_usd": cost,
             "usage": usage(used), "modelUsage": { &self.model: by_model }, "permission_denials": self.denials,
             "errors": self.errors, "stop_reason": self.stop.map(stop_reason),
             "terminal_reason": if reason == TurnReason::Done { json!("completed") } else { json!(reason) },

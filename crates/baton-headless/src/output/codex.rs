@@ -77,17 +77,13 @@ fn started(id: &str, tool: &str, input: &Value) -> Value {
             "exit_code": null, "status": "in_progress",
         }),
         "write" | "edit" | "multi_edit" | "apply_patch" => json!({
-            "id": id, "type": "file_change", "changes": changes(input.get("path")), "status": "in_progress",
+            "id": id, "type": "file_change", "changes": [], "status": "in_progress",
         }),
         _ => json!({
             "id": id, "type": "mcp_tool_call", "server": "baton", "tool": tool, "arguments": input, "result": null,
             "error": null, "status": "in_progress",
         }),
     }
-}
-
-fn changes<'a>(paths: impl IntoIterator<Item = &'a Value>) -> Value {
-    paths.into_iter().map(|path| json!({ "path": path, "kind": "update" })).collect()
 }
 
 fn end(item: &mut Value, output: &str, is_error: bool, meta: &Map<String, Value>) {
@@ -97,9 +93,11 @@ fn end(item: &mut Value, output: &str, is_error: bool, meta: &Map<String, Value>
             item["aggregated_output"] = json!(output);
             item["exit_code"] = meta.get("exit_code").cloned().unwrap_or_default();
         }
-        // Only when it is done is it known which files several edits or a patch were about.
-        Some("file_change") if meta.contains_key("files") => {
-            item["changes"] = changes(meta.get("files").and_then(Value::as_array).into_iter().flatten());
+        // Only when it is done is it known what became of which files.
+        Some("file_change") => {
+            if let Some(changes) = meta.get("changes") {
+                item["changes"] = changes.clone();
+            }
         }
         Some("mcp_tool_call") if is_error => item["error"] = json!({ "message": output }),
         Some("mcp_tool_call") => item["result"] = json!({ "content": [{ "type": "text", "text": output }] }),

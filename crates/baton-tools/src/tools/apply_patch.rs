@@ -45,7 +45,7 @@ fn apply_patch(input: &Input, workspace: &Workspace, cancel: &CancellationToken)
         said.insert(0, "the patch changes nothing".to_owned());
     }
     transaction.commit()?;
-    Ok(Outcome::ok(said.join("\n")).with("files", transaction.files()).with("diff", transaction.diff()))
+    Ok(Outcome::ok(said.join("\n")).with("changes", transaction.changes()).with("diff", transaction.diff()))
 }
 
 /// Drafts what a section says; returns what the model should know about it.

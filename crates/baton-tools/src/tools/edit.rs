@@ -47,7 +47,7 @@ fn edit(input: &Input, workspace: &Workspace, cancel: &CancellationToken) -> Res
     let outcome = Outcome::ok(text).with("path", draft.target.display().to_string());
     draft.new = Some(edited.contents);
     transaction.commit()?;
-    Ok(outcome.with("diff", transaction.diff()))
+    Ok(outcome.with("changes", transaction.changes()).with("diff", transaction.diff()))
 }
 
 /// The file as it is so far with the text replaced.

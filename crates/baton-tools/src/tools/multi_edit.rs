@@ -66,7 +66,7 @@ fn multi_edit(input: &Input, workspace: &Workspace, cancel: &CancellationToken) 
         said.join("\n")
     };
     Ok(Outcome::ok(text)
-        .with("files", transaction.files())
+        .with("changes", transaction.changes())
         .with("diff", diff)
         .with("dry_run", input.dry_run == Some(true)))
 }

@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::ledger::{CONTENTS_BYTES_MAX, Stamp};
 use crate::regular;
-use crate::save::{diff, save};
+use crate::save::{change, diff, save};
 use crate::{CallContext, Outcome, TypedTool, Workspace};
 
 /// Writes files.
@@ -68,7 +68,7 @@ fn write(input: &Input, workspace: &Workspace, cancel: &CancellationToken) -> Re
     let lines = input.content.lines().count();
     let outcome = Outcome::ok(format!("{shown} {done}: {lines} lines, {} bytes", new.len()))
         .with("path", target.display().to_string())
-        .with("created", done == "created");
+        .with("changes", vec![change(&target, if done == "created" { "add" } else { "update" })]);
     Ok(match old {
         Some(old) => outcome.with("diff", diff(&shown, &old, new)),
         None => outcome,
