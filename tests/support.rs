@@ -207,7 +207,9 @@ impl Live {
             }
             line.clear();
         }
-        panic!("the events ended without {kind}");
+        let mut stderr = String::new();
+        self.child.stderr.take().unwrap().read_to_string(&mut stderr).unwrap();
+        panic!("the events ended without {kind}: {:?}, {stderr}", self.child.wait());
     }
 
     /// How many bytes wait in the pipe to be read.

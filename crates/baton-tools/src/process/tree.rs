@@ -15,7 +15,7 @@ use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 
 use rustix::param::clock_ticks_per_second;
 use rustix::process::{
-    Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, getsid, pidfd_open, pidfd_send_signal, set_child_subreaper, waitid,
+    Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, pidfd_open, pidfd_send_signal, set_child_subreaper, waitid,
 };
 use rustix::time::{ClockId, clock_gettime};
 
@@ -27,6 +27,10 @@ static LIVE: Mutex<Vec<Live>> = Mutex::new(Vec::new());
 
 /// Tells this Baton's marks from those of another one above or below it.
 static PREFIX: LazyLock<String> = LazyLock::new(|| format!("{}.{:x}.", process::id(), RandomState::new().hash_one(0)));
+
+/// The session of this Baton, which is 0 in a container where it was begun from outside.
+static OWN_SESSION: LazyLock<Option<i32>> =
+    LazyLock::new(|| Process::read(process::id().cast_signed()).map(|process| process.session));
 
 struct Live {
     number: u64,
@@ -197,8 +201,7 @@ fn owner(child: &Process, live: &[Live]) -> Owner {
 /// Whether a child began a session of its own while calls ran. What Baton starts for other purposes stays in its session;
 /// what those left behind earlier is none of our business.
 fn is_stray(child: &Process, live: &[Live]) -> bool {
-    getsid(None).is_ok_and(|session| session.as_raw_pid() != child.session)
-        && live.iter().any(|call| child.started >= call.since)
+    OWN_SESSION.is_some_and(|own| own != child.session) && live.iter().any(|call| child.started >= call.since)
 }
 
 /// The time since boot in the clock ticks of `/proc`.
