@@ -108,7 +108,7 @@ fn a_second_signal_ends_it_at_once() {
 fn while_nobody_reads_the_output() {
     let world = World::new();
     // Far more than a pipe holds, and the test does not read it.
-    let script = r#"{"call":[{"tool":"bash","input":{"command":"seq 1 8000"}}],"repeat":true}"#;
+    let script = r#"{"call":[{"tool":"bash","input":{"command":"date +%N; seq 1 8000"}}],"repeat":true}"#;
     let mut live = live(&world, script);
     live.until("tool.end");
     while live.unread() < 30_000 {

@@ -7,6 +7,7 @@ mod support;
 
 mod bad_input;
 mod command_line;
+mod discipline;
 mod exec;
 mod interrupt;
 mod limits;

@@ -12,6 +12,8 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tracing::info;
 
+use crate::answer_schema::AnswerSchema;
+use crate::approvals::Approvals;
 use crate::events::EventSink;
 use crate::limits::TurnLimits;
 use crate::prompt::SYSTEM_PROMPT;
@@ -44,6 +46,10 @@ pub struct Options {
     pub opening: Vec<Block>,
     /// What the person should know before the work begins.
     pub notices: Vec<String>,
+    /// The form that final answers must have.
+    pub answer_schema: Option<AnswerSchema>,
+    /// Whether a person is there to be asked.
+    pub is_attended: bool,
 }
 
 /// A handle to a running conversation. When it is dropped, the turn is cancelled and the conversation ends.
@@ -106,16 +112,20 @@ async fn run(options: Options, mut inbox: mpsc::Receiver<Op>, sender: mpsc::Send
     for text in options.notices.iter().cloned().chain(unknown) {
         events.emit_lone(EventBody::Noticed { text }).await;
     }
+    let approvals = Arc::new(Approvals::new(events.clone(), options.is_attended));
     let mut agent = Agent {
         request: first_request(&options),
         events,
         model: options.model,
         gate: options.gate,
-        executor: options.executor,
+        executor: options.executor.with_person(approvals.clone()),
         mode: options.mode,
         limits: options.limits,
         budgets: options.budgets,
         opening: options.opening,
+        answer_schema: options.answer_schema,
+        approvals: approvals.clone(),
+        watch: Mutex::default(),
     };
     let mut waiting: VecDeque<Vec<Block>> = VecDeque::new();
     loop {
@@ -142,7 +152,7 @@ async fn run(options: Options, mut inbox: mpsc::Receiver<Op>, sender: mpsc::Send
                         cancel.cancel();
                         waiting.clear();
                     }
-                    Some(Op::Answer { .. }) => {}
+                    Some(Op::Answer { approval, answer }) => approvals.answer(&approval, answer),
                     None => {
                         is_open = false;
                         cancel.cancel();

@@ -1,6 +1,6 @@
 //! The way out: stamps what happens and hands it to the surface, waiting where the surface is slow.
 
-use baton_core::{Event, EventBody, EventSource, ItemId};
+use baton_core::{Event, EventBody, EventSource, IdSource, ItemId};
 use tokio::sync::mpsc;
 
 /// Where a conversation tells what happens.
@@ -15,8 +15,12 @@ impl EventSink {
         Self { source, sender }
     }
 
+    pub(crate) fn ids(&self) -> &dyn IdSource {
+        self.source.ids()
+    }
+
     pub(crate) fn new_item(&self) -> ItemId {
-        ItemId::fresh(self.source.ids())
+        ItemId::fresh(self.ids())
     }
 
     pub(crate) async fn emit(&self, item: &ItemId, body: EventBody) {

@@ -4,15 +4,22 @@
 //! May use `baton-core`, `baton-config`, `baton-llm`, `baton-tools` (and later guard and session).
 //! It must never know a surface: nothing here prints, reads the terminal or chooses an exit code.
 
+mod answer_schema;
+mod approvals;
+mod calls;
 mod conversation;
 mod events;
 mod instructions;
 mod limits;
 mod policy;
 mod prompt;
+mod repetition;
+mod strikes;
 mod system;
+mod telling;
 mod turn;
 
+pub use answer_schema::AnswerSchema;
 pub use conversation::{Conversation, Events, Options};
 pub use instructions::{Instructions, find_instructions};
 pub use limits::{ModelSetting, TurnLimits};

@@ -1,24 +1,26 @@
 //! The loop: ask the model, run its tools, until it is done or something ends the turn.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use baton_core::{
-    Access, Area, Block, EventBody, Fault, ItemId, Message, PermissionMode, Role, StopReason, Tier, ToolResult,
-    ToolUse, TurnReason, Usage, Usd,
+    Area, Block, EventBody, Fault, Message, PermissionMode, Role, StopReason, Tier, ToolUse, TurnReason, Usage, Usd,
 };
-use baton_llm::{Answer, Budget, CallEvent, Delta, Gate, LlmError, LlmErrorKind, Model, Request};
-use baton_tools::{Executor, Outcome, Progress};
-use futures_util::future::join_all;
+use baton_llm::{Answer, Budget, Gate, LlmError, LlmErrorKind, Model, Request};
+use baton_tools::Executor;
+use serde_json::Value;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
+use crate::answer_schema::{AGAIN_MAX, AnswerSchema};
+use crate::approvals::Approvals;
+use crate::calls::Watch;
 use crate::conversation::Steering;
 use crate::events::EventSink;
 use crate::limits::TurnLimits;
-use crate::policy::refusal;
+use crate::telling::Telling;
 
 /// Said to a model whose answer ran into the output limit.
 const GO_ON: &str = "Your answer was cut off by the output limit. Go on where it stopped.";
@@ -37,23 +39,30 @@ pub(crate) struct Agent {
     pub(crate) limits: TurnLimits,
     pub(crate) budgets: Vec<Budget>,
     pub(crate) opening: Vec<Block>,
+    pub(crate) answer_schema: Option<AnswerSchema>,
+    pub(crate) approvals: Arc<Approvals>,
+    pub(crate) watch: Mutex<Watch>,
 }
 
 /// What a turn has come to so far.
 #[derive(Default)]
-struct Tally {
+pub(crate) struct Tally {
     steps: u32,
-    usage: Usage,
-    cost: Usd,
+    pub(crate) usage: Usage,
+    pub(crate) cost: Usd,
     text: String,
     /// How many answers in a row ran into the output limit.
     cut_off: u32,
+    /// The final answer, where it must have a form.
+    answer: Option<Value>,
+    /// How many final answers did not have their form.
+    misshapen: u32,
 }
 
 /// How a turn ends.
-struct End {
-    reason: TurnReason,
-    fault: Option<Fault>,
+pub(crate) struct End {
+    pub(crate) reason: TurnReason,
+    pub(crate) fault: Option<Fault>,
 }
 
 impl End {
@@ -67,14 +76,14 @@ impl End {
 }
 
 /// What can end a turn from outside, at any moment.
-struct Stop<'a> {
+pub(crate) struct Stop<'a> {
     cancel: &'a CancellationToken,
     deadline: Option<(Instant, Duration)>,
 }
 
 impl Stop<'_> {
     /// Waits until the turn has to end.
-    async fn called(&self) -> End {
+    pub(crate) async fn called(&self) -> End {
         match self.deadline {
             None => {
                 self.cancel.cancelled().await;
@@ -97,7 +106,10 @@ impl Agent {
     pub(crate) async fn turn(&mut self, content: Vec<Block>, cancel: &CancellationToken, steering: &Steering) {
         let started = Instant::now();
         let item = self.events.new_item();
-        let content = std::mem::take(&mut self.opening).into_iter().chain(content).collect();
+        self.person_spoke();
+        self.executor.workspace().forget_snapshot();
+        let form = self.answer_schema.as_ref().map(|schema| Block::text(schema.instruction()));
+        let content = std::mem::take(&mut self.opening).into_iter().chain(content).chain(form).collect();
         let message = Message { role: Role::User, content };
         self.request.messages.push(message.clone());
         self.events.emit(&item, EventBody::TurnStarted { message }).await;
@@ -105,16 +117,21 @@ impl Agent {
         let deadline = self.limits.time().and_then(|limit| Some((started.checked_add(limit)?, limit)));
         let stop = Stop { cancel, deadline };
         let mut tally = Tally::default();
-        let end = self.run_steps(&stop, steering, &mut tally).await;
+        let mut end = self.run_steps(&stop, steering, &mut tally).await;
+        if end.reason == TurnReason::Done
+            && let Some(fault) = self.watch().needs_person()
+        {
+            end = End { reason: TurnReason::Blocked, fault: Some(fault) };
+        }
 
         if let Some(fault) = end.fault {
             warn!(tier = ?fault.tier, "{fault}");
             self.events.emit_lone(EventBody::Failed(fault)).await;
         }
-        let Tally { steps, usage, cost, text, .. } = tally;
+        let Tally { steps, usage, cost, text, answer, .. } = tally;
         info!(reason = ?end.reason, steps, tokens = usage.total_tokens(), %cost, "turn ended");
         let duration_ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
-        let body = EventBody::TurnEnded { reason: end.reason, text, usage, cost_usd: cost, steps, duration_ms };
+        let body = EventBody::TurnEnded { reason: end.reason, text, answer, usage, cost_usd: cost, steps, duration_ms };
         self.events.emit(&item, body).await;
     }
 
@@ -159,7 +176,11 @@ impl Agent {
         }
         tally.cut_off = 0;
         let (results, end) = self.run_tools(&calls, stop, steering).await;
-        let content = results.into_iter().map(Block::ToolResult).chain(steering.take()).collect();
+        let said = steering.take();
+        if !said.is_empty() {
+            self.person_spoke();
+        }
+        let content = results.into_iter().map(Block::ToolResult).chain(said).collect();
         self.request.messages.push(Message { role: Role::User, content });
         end
     }
@@ -169,6 +190,7 @@ impl Agent {
         let next = match stop {
             _ if !steering.is_empty() => {
                 tally.cut_off = 0;
+                self.person_spoke();
                 steering.take()
             }
             StopReason::MaxTokens if tally.cut_off < CUT_OFF_MAX => {
@@ -188,10 +210,39 @@ impl Agent {
                         .hint("say it differently, or choose another model with -m");
                 return Some(End { reason: TurnReason::Failed, fault: Some(fault) });
             }
-            StopReason::EndTurn | StopReason::ToolUse => return Some(End::plain(TurnReason::Done)),
+            StopReason::EndTurn | StopReason::ToolUse => match self.formed(tally) {
+                Ok(end) => return Some(end),
+                Err(problem) => vec![Block::text(problem)],
+            },
         };
         self.request.messages.push(Message { role: Role::User, content: next });
         None
+    }
+
+    /// The end of a turn whose final answer has the form it must have; else what the model is told.
+    fn formed(&self, tally: &mut Tally) -> Result<End, String> {
+        let Some(schema) = &self.answer_schema else { return Ok(End::plain(TurnReason::Done)) };
+        match schema.check(&tally.text) {
+            Ok((text, answer)) => {
+                (tally.text, tally.answer) = (text, Some(answer));
+                Ok(End::plain(TurnReason::Done))
+            }
+            Err(problem) if tally.misshapen < AGAIN_MAX => {
+                tally.misshapen += 1;
+                Err(format!("Your answer does not match the schema: {problem}\nAnswer again, with JSON only."))
+            }
+            Err(problem) => {
+                let message = format!("the answer does not match the schema: {problem}");
+                let fault = Fault::new(Area::Provider, Tier::Permanent, message)
+                    .hint("make the schema simpler, say more in the prompt, or choose another model with -m");
+                Ok(End { reason: TurnReason::Failed, fault: Some(fault) })
+            }
+        }
+    }
+
+    /// What was watched is over: the person may have said what nobody knew.
+    fn person_spoke(&self) {
+        self.watch().person_spoke();
     }
 
     /// Asks the model; its answer is part of the history before it is shown as complete.
@@ -234,177 +285,18 @@ impl Agent {
                     self.request.messages.push(partial.clone());
                 }
                 telling.broken(error.partial.clone(), error.usage).await;
-                let had_worked = tally.steps > 1;
-                Err(ended.unwrap_or_else(|| given_up(&error, had_worked)))
+                // An answer that must have a form cannot be left out.
+                let may_be_silent = tally.steps > 1 && self.answer_schema.is_none();
+                Err(ended.unwrap_or_else(|| given_up(&error, may_be_silent)))
             }
         }
-    }
-
-    /// Runs the calls of one answer. Every call gets a result, whatever happens.
-    async fn run_tools(
-        &self,
-        calls: &[ToolUse],
-        stop: &Stop<'_>,
-        steering: &Steering,
-    ) -> (Vec<ToolResult>, Option<End>) {
-        let mut results = Vec::with_capacity(calls.len());
-        let mut end = None;
-        for group in self.executor.groups(calls) {
-            let skipped = match &end {
-                Some(_) => Some("not run: the turn was ended"),
-                None if !steering.is_empty() => Some("not run: the person has something to say first"),
-                None => None,
-            };
-            if let Some(why) = skipped {
-                for call in group {
-                    results.push(self.answer_call(call, Outcome::error(why)).await);
-                }
-                continue;
-            }
-            let cancel = CancellationToken::new();
-            let running = join_all(group.iter().map(|call| self.run_tool(call, &cancel)));
-            tokio::pin!(running);
-            results.extend(tokio::select! {
-                done = &mut running => done,
-                ended = stop.called() => {
-                    end = Some(ended);
-                    // Tools clean up after themselves, within a limit of their own.
-                    cancel.cancel();
-                    running.await
-                }
-            });
-        }
-        (results, end)
-    }
-
-    /// A call that is not run is shown like one that is.
-    async fn answer_call(&self, call: &ToolUse, outcome: Outcome) -> ToolResult {
-        let item = self.events.new_item();
-        self.tool_started(&item, call).await;
-        self.tool_ended(&item, call, outcome, Duration::ZERO).await
-    }
-
-    async fn run_tool(&self, call: &ToolUse, cancel: &CancellationToken) -> ToolResult {
-        let item = self.events.new_item();
-        self.tool_started(&item, call).await;
-        let started = Instant::now();
-        let access = self.executor.registry().get(&call.tool).map_or(Access::Read, |tool| tool.access());
-        let outcome = if let Some(why) = refusal(self.mode, &call.tool, access) {
-            Outcome::error(why)
-        } else {
-            let (events, item, id) = (self.events.clone(), item.clone(), call.id.clone());
-            let progress = Progress::new(move |text| {
-                events.emit_if_room(&item, EventBody::ToolUpdated { call: id.clone(), text });
-            });
-            self.executor.run(call, cancel.clone(), progress).await
-        };
-        self.tool_ended(&item, call, outcome, started.elapsed()).await
-    }
-
-    async fn tool_started(&self, item: &ItemId, call: &ToolUse) {
-        let (tool, input) = (call.tool.clone(), call.input.clone());
-        self.events.emit(item, EventBody::ToolStarted { call: call.id.clone(), tool, input }).await;
-    }
-
-    async fn tool_ended(&self, item: &ItemId, call: &ToolUse, outcome: Outcome, took: Duration) -> ToolResult {
-        let Outcome { text, images, is_error, meta } = outcome;
-        // Neither input nor output: they may hold secrets.
-        info!(tool = call.tool, is_error, ?took, "tool ended");
-        let body = EventBody::ToolEnded {
-            call: call.id.clone(),
-            tool: call.tool.clone(),
-            output: text.clone(),
-            images: images.clone(),
-            is_error,
-            duration_ms: u64::try_from(took.as_millis()).unwrap_or(u64::MAX),
-            meta,
-        };
-        self.events.emit(item, body).await;
-        ToolResult { id: call.id.clone(), text, images, is_error }
     }
 }
 
-/// Tells what happens during a call, and adds up what it costs.
-struct Telling<'a> {
-    events: &'a EventSink,
-    model: &'a Model,
-    tally: &'a mut Tally,
-    item: ItemId,
-    is_started: bool,
-}
-
-impl<'a> Telling<'a> {
-    fn new(events: &'a EventSink, model: &'a Model, tally: &'a mut Tally) -> Self {
-        Self { events, model, tally, item: events.new_item(), is_started: false }
-    }
-
-    async fn tell(&mut self, event: CallEvent) {
-        match event {
-            CallEvent::Delta(Delta::Text(text)) => self.delta(EventBody::MessageDelta { text }).await,
-            CallEvent::Delta(Delta::Thinking(text)) => self.delta(EventBody::ThinkingDelta { text }).await,
-            // The call is shown when it runs: until then nothing is known but its name.
-            CallEvent::Delta(Delta::ToolCall { .. }) => self.start().await,
-            CallEvent::Broken { partial, usage } => self.broken(partial, usage).await,
-            CallEvent::Parked(wait) => {
-                let provider = &self.model.name.provider;
-                let text = format!("{provider} asked for patience: waiting {:.1} s", wait.as_secs_f64());
-                self.events.emit_lone(EventBody::Noticed { text }).await;
-            }
-            CallEvent::Retrying { again, until, tier, reason } => {
-                let body = EventBody::Retrying {
-                    attempt: again.attempt,
-                    attempts_max: again.attempts_max,
-                    delay_ms: u64::try_from(again.delay.as_millis()).unwrap_or(u64::MAX),
-                    until,
-                    tier,
-                    reason,
-                };
-                self.events.emit_lone(body).await;
-            }
-        }
-    }
-
-    async fn start(&mut self) {
-        if !std::mem::replace(&mut self.is_started, true) {
-            self.events.emit(&self.item, EventBody::MessageStarted).await;
-        }
-    }
-
-    async fn delta(&mut self, body: EventBody) {
-        self.start().await;
-        self.events.emit(&self.item, body).await;
-    }
-
-    async fn end(&mut self, message: Message, stop: Option<StopReason>) {
-        self.start().await;
-        self.events.emit(&self.item, EventBody::MessageEnded { message, stop }).await;
-    }
-
-    /// An answer that does not come to its end is told and paid for, too; the next is another one.
-    async fn broken(&mut self, partial: Option<Message>, usage: Usage) {
-        if self.is_started || partial.is_some() {
-            let message = partial.unwrap_or(Message { role: Role::Assistant, content: Vec::new() });
-            self.end(message, None).await;
-            (self.item, self.is_started) = (self.events.new_item(), false);
-        }
-        if usage != Usage::default() {
-            self.charge(usage).await;
-        }
-    }
-
-    async fn charge(&mut self, usage: Usage) {
-        let cost_usd = self.model.price().map(|price| price.of(&usage));
-        self.tally.usage += usage;
-        self.tally.cost += cost_usd.unwrap_or_default();
-        let model = self.model.name.to_string();
-        self.events.emit_lone(EventBody::UsageReported { model, usage, cost_usd }).await;
-    }
-}
-
-fn given_up(error: &LlmError, had_worked: bool) -> End {
+fn given_up(error: &LlmError, may_be_silent: bool) -> End {
     let reason = match error.kind {
         // Some models end their work without a last word.
-        LlmErrorKind::Empty if had_worked => return End::plain(TurnReason::Done),
+        LlmErrorKind::Empty if may_be_silent => return End::plain(TurnReason::Done),
         LlmErrorKind::Empty => TurnReason::Failed,
         LlmErrorKind::Budget => TurnReason::Budget,
         LlmErrorKind::Provider | LlmErrorKind::Overflow | LlmErrorKind::Input | LlmErrorKind::Cancelled => {

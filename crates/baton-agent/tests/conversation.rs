@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use baton_agent::{Conversation, Events, Options, RandomIds, SystemClock, TurnLimits};
-use baton_core::{AgentRole, Block, EventBody, EventSource, Op, PermissionMode, SessionId, TurnReason};
+use baton_core::{
+    AgentRole, Answer, ApprovalId, Block, EventBody, EventSource, Op, PermissionMode, SessionId, TurnReason,
+};
 use baton_llm::script::Script;
 use baton_llm::{Budget, Caps, Gate, RehearsalProvider, RetryPolicy};
 use baton_tools::{Executor, Reach, Registry, Workspace};
@@ -33,6 +35,8 @@ impl Scene {
             role: AgentRole::default(),
             opening: Vec::new(),
             notices: Vec::new(),
+            answer_schema: None,
+            is_attended: true,
         });
         Self { conversation, events, dir }
     }
@@ -159,4 +163,45 @@ async fn twenty_reads_run_beside_each_other_and_keep_their_order() {
     let second = scene.until(|body| matches!(body, EventBody::ToolStarted { .. } | EventBody::ToolEnded { .. })).await;
     assert!(matches!(second, EventBody::ToolStarted { .. }), "the second starts before the first has ended");
     assert_eq!(scene.end().await.0, TurnReason::Done);
+}
+
+#[tokio::test]
+async fn the_person_answers_a_question() {
+    let script = r#"{"call":[{"tool":"ask_user","input":{"question":"Tabs?","options":["yes","no"]}}]}
+                    {"when":"^no$","say":"spaces it is"}"#;
+    let mut scene = Scene::new(script);
+    scene.say(prompt, "go").await;
+    let asked = scene.until(|body| matches!(body, EventBody::ApprovalAsked { .. })).await;
+    let EventBody::ApprovalAsked { approval, reason, options, .. } = asked else { unreachable!() };
+    assert_eq!((reason.as_str(), options), ("Tabs?", vec!["yes".to_owned(), "no".to_owned()]));
+    let answer = Answer::Text { text: "no".to_owned() };
+    // An answer to nothing is heard by nobody.
+    let stale = ApprovalId::new("apr_0");
+    scene.conversation.submit(Op::Answer { approval: stale, answer: answer.clone() }).await;
+    scene.conversation.submit(Op::Answer { approval, answer }).await;
+    assert_eq!(scene.end().await, (TurnReason::Done, "spaces it is".to_owned()));
+}
+
+#[tokio::test]
+async fn a_question_ends_with_its_turn() {
+    let mut scene = Scene::new(r#"{"call":[{"tool":"ask_user","input":{"question":"Tabs?"}}]}"#);
+    scene.say(prompt, "go").await;
+    scene.until(|body| matches!(body, EventBody::ApprovalAsked { .. })).await;
+    scene.conversation.submit(Op::Cancel).await;
+    assert_eq!(scene.end().await.0, TurnReason::Cancelled);
+}
+
+#[tokio::test]
+async fn the_person_decides_about_a_repetition() {
+    let script = r#"{"call":[{"tool":"bash","input":{"command":"echo x >> log"}}],"repeat":5}
+                    {"say":"done"}"#;
+    let mut scene = Scene::new(script);
+    scene.say(prompt, "go").await;
+    for answer in [Answer::Reject { reason: Some("no more".to_owned()) }, Answer::Session] {
+        let asked = scene.until(|body| matches!(body, EventBody::ApprovalAsked { .. })).await;
+        let EventBody::ApprovalAsked { approval, .. } = asked else { unreachable!() };
+        scene.conversation.submit(Op::Answer { approval, answer }).await;
+    }
+    assert_eq!(scene.end().await, (TurnReason::Done, "done".to_owned()));
+    assert_eq!(std::fs::read_to_string(scene.dir.path().join("log")).unwrap(), "x\n".repeat(4));
 }

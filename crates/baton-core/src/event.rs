@@ -129,7 +129,7 @@ pub enum EventBody {
         #[serde(default, skip_serializing_if = "Map::is_empty")]
         meta: Map<String, Value>,
     },
-    /// A person is asked whether a call may run.
+    /// A person is asked whether a call may run, or what a call wants to know.
     #[serde(rename = "approval.asked")]
     ApprovalAsked {
         /// The question.
@@ -140,8 +140,11 @@ pub enum EventBody {
         tool: String,
         /// What it would do to the world.
         access: Access,
-        /// Why it is asked.
+        /// Why it is asked, or the question.
         reason: String,
+        /// What can be answered, if it is a question with options.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        options: Vec<String>,
     },
     /// The person has answered.
     #[serde(rename = "approval.answered")]
@@ -228,6 +231,9 @@ pub enum EventBody {
         reason: TurnReason,
         /// The final text.
         text: String,
+        /// The final answer as a value, where a schema was given that it had to match.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        answer: Option<Value>,
         /// Of all calls of the turn.
         usage: Usage,
         /// Of all calls of the turn whose price is known.

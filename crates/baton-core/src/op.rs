@@ -29,7 +29,7 @@ pub enum Op {
     },
 }
 
-/// A person's decision about a tool call.
+/// A person's decision about a tool call, or their answer to its question.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "decision", rename_all = "snake_case")]
 pub enum Answer {
@@ -44,5 +44,10 @@ pub enum Answer {
         /// What the model is told.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         reason: Option<String>,
+    },
+    /// What the person answers to a question.
+    Text {
+        /// One of its options, or words of their own.
+        text: String,
     },
 }

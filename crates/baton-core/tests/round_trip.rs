@@ -89,7 +89,7 @@ fn tier() -> impl Strategy<Value = Tier> {
 
 fn fault() -> impl Strategy<Value = Fault> {
     use Area::*;
-    let area = prop::sample::select(vec![Input, Provider, Cap, Workspace, Internal]);
+    let area = prop::sample::select(vec![Input, Provider, Cap, Workspace, Person, Internal]);
     (tier(), area, text(), option::of(text())).prop_map(|(tier, area, message, hint)| Fault {
         tier,
         area,
@@ -104,6 +104,7 @@ fn answer() -> impl Strategy<Value = Answer> {
         Just(Answer::Session),
         Just(Answer::Always),
         option::of(text()).prop_map(|reason| Answer::Reject { reason }),
+        text().prop_map(|text| Answer::Text { text }),
     ]
 }
 
@@ -145,9 +146,11 @@ fn body() -> impl Strategy<Value = EventBody> {
                 meta,
             }
         ),
-        (approval.clone(), call_id(), text(), access, text()).prop_map(|(approval, call, tool, access, reason)| {
-            E::ApprovalAsked { approval, call, tool, access, reason }
-        }),
+        (approval.clone(), call_id(), text(), access, text(), vec(text(), 0..3)).prop_map(
+            |(approval, call, tool, access, reason, options)| {
+                E::ApprovalAsked { approval, call, tool, access, reason, options }
+            }
+        ),
         (approval, answer()).prop_map(|(approval, answer)| E::ApprovalAnswered { approval, answer }),
         (any::<u64>(), any::<u64>())
             .prop_map(|(before_tokens, after_tokens)| E::Compacted { before_tokens, after_tokens }),
@@ -171,16 +174,16 @@ fn body() -> impl Strategy<Value = EventBody> {
         text().prop_map(|text| E::Noticed { text }),
         fault().prop_map(E::Failed),
         any::<u32>().prop_map(|step| E::StepEnded { step }),
-        (reason(), text(), usage(), usd(), any::<u32>(), any::<u64>()).prop_map(
-            |(reason, text, usage, cost_usd, steps, duration_ms)| E::TurnEnded {
+        (reason(), text(), option::of(object().prop_map(Value::from)), usage(), usd(), any::<u32>(), any::<u64>())
+            .prop_map(|(reason, text, answer, usage, cost_usd, steps, duration_ms)| E::TurnEnded {
                 reason,
                 text,
+                answer,
                 usage,
                 cost_usd,
                 steps,
                 duration_ms,
-            }
-        ),
+            }),
     ]
 }
 
@@ -224,6 +227,7 @@ fn events_have_the_documented_form() {
     let end = EventBody::TurnEnded {
         reason: TurnReason::Done,
         text: "ready".into(),
+        answer: None,
         usage: Usage { input_tokens: 10, output_tokens: 5, ..Usage::default() },
         cost_usd: Usd::from_dollars(0.25).unwrap(),
         steps: 2,

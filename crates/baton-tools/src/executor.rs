@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::shape::{HeadTail, in_words, within_limits};
 use crate::spool::Spool;
-use crate::{CallContext, Outcome, Progress, Registry, Tool, Workspace};
+use crate::{Ask, CallContext, Nobody, Outcome, Progress, Registry, Tool, Workspace};
 
 /// How many calls run beside each other at most.
 const PARALLEL_MAX: usize = 8;
@@ -30,18 +30,26 @@ pub struct Executor {
     registry: Registry,
     workspace: Arc<Workspace>,
     deadline: Duration,
+    person: Arc<dyn Ask>,
 }
 
 impl Executor {
     /// Runs these tools in this workspace.
     pub fn new(registry: Registry, workspace: Arc<Workspace>) -> Self {
-        Self { registry, workspace, deadline: DEADLINE }
+        Self { registry, workspace, deadline: DEADLINE, person: Arc::new(Nobody) }
     }
 
     /// Gives tools that have no limits of their own this much time instead of two minutes.
     #[must_use]
     pub fn with_deadline(mut self, deadline: Duration) -> Self {
         self.deadline = deadline;
+        self
+    }
+
+    /// Tools may ask this person; without this there is nobody to ask.
+    #[must_use]
+    pub fn with_person(mut self, person: Arc<dyn Ask>) -> Self {
+        self.person = person;
         self
     }
 
@@ -82,7 +90,8 @@ impl Executor {
         let cancel = cancel.child_token();
         // Work in other threads that is given up here, or dropped with the turn, is told to stop.
         let _stop = cancel.clone().drop_guard();
-        let cx = CallContext { call: call.id.clone(), workspace: Arc::clone(&self.workspace), cancel, progress };
+        let (workspace, person) = (Arc::clone(&self.workspace), Arc::clone(&self.person));
+        let cx = CallContext { call: call.id.clone(), workspace, cancel, progress, person };
         let work = AssertUnwindSafe(tool.run(call.input.clone(), &cx)).catch_unwind();
         let outcome = tokio::select! {
             outcome = work => outcome.unwrap_or_else(|panic| {

@@ -16,6 +16,7 @@ mod registry;
 mod regular;
 mod save;
 mod shape;
+mod snapshot;
 mod spool;
 mod tool;
 mod tools;
@@ -27,7 +28,8 @@ pub use executor::Executor;
 pub use image::{IMAGE_BYTES_MAX, check_image, image_type};
 pub use process::{kill_all_now, protect_memory};
 pub use registry::Registry;
-pub use tool::{CallContext, Outcome, Progress, Tool};
+pub use snapshot::TakenBack;
+pub use tool::{Ask, CallContext, Nobody, Outcome, Progress, Question, Reply, Tool};
 pub use typed::{Typed, TypedTool};
 pub use workspace::{Reach, Workspace};
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use baton_core::ToolSpec;
 
-use crate::tools::{ApplyPatch, Bash, Edit, Glob, Grep, Ls, MultiEdit, Read, Write};
+use crate::tools::{ApplyPatch, AskUser, Bash, Edit, Glob, Grep, Ls, MultiEdit, Read, Todo, Write};
 use crate::{Tool, Typed};
 
 /// Tools by name, in a fixed order: the model's prompt cache depends on it.
@@ -26,6 +26,8 @@ impl Registry {
             .with(Typed::new(Ls))
             .with(Typed::new(MultiEdit))
             .with(Typed::new(ApplyPatch))
+            .with(Typed::new(Todo))
+            .with(Typed::new(AskUser))
     }
 
     /// Adds a tool at the end, or puts it in the place of the one that has its name.
@@ -77,10 +79,10 @@ mod tests {
         let registry = Registry::builtin();
         assert_eq!(
             registry.names().collect::<Vec<_>>(),
-            ["read", "write", "edit", "bash", "glob", "grep", "ls", "multi_edit", "apply_patch"]
+            ["read", "write", "edit", "bash", "glob", "grep", "ls", "multi_edit", "apply_patch", "todo", "ask_user"]
         );
         let replaced = registry.with(Typed::new(Edit));
         assert_eq!(replaced.names().nth(2), Some("edit"));
-        assert_eq!(replaced.names().count(), 9);
+        assert_eq!(replaced.names().count(), 11);
     }
 }

@@ -43,6 +43,45 @@ pub struct CallContext {
     pub cancel: CancellationToken,
     /// Told about output while the tool runs.
     pub progress: Progress,
+    /// Who can be asked.
+    pub person: Arc<dyn Ask>,
+}
+
+/// Where a tool can put a question to the person.
+#[async_trait]
+pub trait Ask: Send + Sync {
+    /// Asks, and waits for the answer as long as it takes.
+    async fn ask(&self, call: &CallId, question: Question) -> Reply;
+}
+
+/// A question to the person.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Question {
+    /// What is asked.
+    pub text: String,
+    /// What can be answered; anything, if there are none.
+    pub options: Vec<String>,
+}
+
+/// What came of a question.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Reply {
+    /// The person's answer.
+    Answered(String),
+    /// The person would not answer, for this reason if they gave one.
+    Declined(Option<String>),
+    /// There is no person.
+    Nobody,
+}
+
+/// The person where there is none.
+pub struct Nobody;
+
+#[async_trait]
+impl Ask for Nobody {
+    async fn ask(&self, _: &CallId, _: Question) -> Reply {
+        Reply::Nobody
+    }
 }
 
 /// Where a running tool reports its output for people to watch.

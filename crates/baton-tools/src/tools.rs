@@ -1,6 +1,7 @@
 //! The built-in tools, one file each; the text the model reads about a tool is beside it.
 
 mod apply_patch;
+mod ask_user;
 mod bash;
 mod edit;
 mod glob;
@@ -8,10 +9,12 @@ mod grep;
 mod ls;
 mod multi_edit;
 mod read;
+mod todo;
 mod walk;
 mod write;
 
 pub(crate) use apply_patch::ApplyPatch;
+pub(crate) use ask_user::AskUser;
 pub(crate) use bash::Bash;
 pub(crate) use edit::Edit;
 pub(crate) use glob::Glob;
@@ -19,4 +22,5 @@ pub(crate) use grep::Grep;
 pub(crate) use ls::Ls;
 pub(crate) use multi_edit::MultiEdit;
 pub(crate) use read::Read;
+pub(crate) use todo::Todo;
 pub(crate) use write::Write;

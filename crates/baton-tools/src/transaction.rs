@@ -164,6 +164,10 @@ impl<'a> Transaction<'a> {
             .filter(|draft| draft.new.is_some())
             .flat_map(|draft| draft.target.ancestors().skip(1).take_while(|dir| !dir.exists()))
             .collect();
+        for draft in self.changed() {
+            let old = draft.old.as_ref().map(|(old, metadata)| (old.as_slice(), metadata));
+            self.workspace.snapshot().keep(self.workspace.temp(), &draft.target, old);
+        }
         self.write().inspect_err(|_| {
             // Those that others use by now are not empty, and stay.
             for dir in made {
@@ -171,9 +175,11 @@ impl<'a> Transaction<'a> {
             }
         })?;
         for draft in self.changed() {
-            if let Some(new) = &draft.new {
-                self.workspace.ledger().note(&draft.target, Stamp::of(new));
+            let stamp = draft.new.as_deref().map(Stamp::of);
+            if let Some(stamp) = &stamp {
+                self.workspace.ledger().note(&draft.target, stamp.clone());
             }
+            self.workspace.snapshot().changed(&draft.target, stamp);
         }
         Ok(())
     }

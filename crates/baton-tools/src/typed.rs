@@ -115,6 +115,9 @@ fn compact(schema: &mut Value) {
             object.insert("type".to_owned(), only);
         }
     }
+    if let Some(Value::Array(values)) = object.get_mut("enum") {
+        values.retain(|value| !value.is_null());
+    }
     for (key, value) in object.iter_mut() {
         match (key.as_str(), value) {
             ("properties", Value::Object(properties)) => properties.values_mut().for_each(compact),

@@ -9,6 +9,7 @@ use std::sync::{Mutex, PoisonError};
 use tempfile::TempDir;
 
 use crate::ledger::Ledger;
+use crate::snapshot::Snapshot;
 
 /// Directories and files that other programs obey.
 const CONTROL: [&str; 3] = [".git", ".baton", ".envrc"];
@@ -33,6 +34,7 @@ pub struct Workspace {
     temp: TempDir,
     cwd: Mutex<PathBuf>,
     ledger: Ledger,
+    snapshot: Snapshot,
 }
 
 impl Workspace {
@@ -47,6 +49,7 @@ impl Workspace {
             hidden_env: Vec::new(),
             temp: tempfile::Builder::new().prefix("baton-").permissions(Permissions::from_mode(0o700)).tempdir()?,
             ledger: Ledger::default(),
+            snapshot: Snapshot::default(),
             root,
         })
     }
@@ -102,6 +105,10 @@ impl Workspace {
 
     pub(crate) fn ledger(&self) -> &Ledger {
         &self.ledger
+    }
+
+    pub(crate) fn snapshot(&self) -> &Snapshot {
+        &self.snapshot
     }
 
     /// The absolute path that the agent means: from where it is, `~` expanded, `.` and `..` taken away.

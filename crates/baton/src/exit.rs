@@ -51,6 +51,7 @@ impl From<&Fault> for Exit {
             Area::Provider => Self::Provider,
             Area::Cap => Self::Cap,
             Area::Workspace => Self::Workspace,
+            Area::Person => Self::NeedsPerson,
             Area::Internal => Self::Internal,
         }
     }

@@ -140,6 +140,8 @@ impl Setup {
             role: AgentRole::default(),
             opening: opening(&environment, &instructions),
             notices: self.notices().into_iter().chain(instructions.notices).collect(),
+            answer_schema: None,
+            is_attended: false,
         })
     }
 

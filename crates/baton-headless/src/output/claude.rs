@@ -65,8 +65,12 @@ impl Claude {
                 self.errors.push(fault.message.clone());
                 return Vec::new();
             }
-            EventBody::TurnEnded { reason, text, usage, cost_usd, steps, duration_ms } => {
-                self.result(*reason, text, usage, *cost_usd, *steps, *duration_ms)
+            EventBody::TurnEnded { reason, text, answer, usage, cost_usd, steps, duration_ms } => {
+                let mut result = self.result(*reason, text, usage, *cost_usd, *steps, *duration_ms);
+                if let Some(answer) = answer {
+                    result["structured_output"] = answer.clone();
+                }
+                result
             }
             _ => return Vec::new(),
         };

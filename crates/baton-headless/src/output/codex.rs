@@ -69,7 +69,7 @@ impl Codex {
     }
 }
 
-/// Codex knows commands and file changes by their own kinds; any other tool looks like one of a server.
+/// Codex knows commands, file changes and lists by their own kinds; any other tool looks like one of a server.
 fn started(id: &str, tool: &str, input: &Value) -> Value {
     match tool {
         "bash" => json!({
@@ -79,6 +79,7 @@ fn started(id: &str, tool: &str, input: &Value) -> Value {
         "write" | "edit" | "multi_edit" | "apply_patch" => json!({
             "id": id, "type": "file_change", "changes": [], "status": "in_progress",
         }),
+        "todo" => json!({ "id": id, "type": "todo_list", "items": [] }),
         _ => json!({
             "id": id, "type": "mcp_tool_call", "server": "baton", "tool": tool, "arguments": input, "result": null,
             "error": null, "status": "in_progress",
@@ -87,8 +88,15 @@ fn started(id: &str, tool: &str, input: &Value) -> Value {
 }
 
 fn end(item: &mut Value, output: &str, is_error: bool, meta: &Map<String, Value>) {
-    item["status"] = json!(if is_error { "failed" } else { "completed" });
+    if item["type"] != "todo_list" {
+        item["status"] = json!(if is_error { "failed" } else { "completed" });
+    }
     match item["type"].as_str() {
+        Some("todo_list") => {
+            let items = meta.get("items").and_then(Value::as_array).into_iter().flatten();
+            let item_of = |item: &Value| json!({ "text": item["text"], "completed": item["status"] == "done" });
+            item["items"] = items.map(item_of).collect();
+        }
         Some("command_execution") => {
             item["aggregated_output"] = json!(output);
             item["exit_code"] = meta.get("exit_code").cloned().unwrap_or_default();

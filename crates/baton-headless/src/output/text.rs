@@ -97,7 +97,7 @@ impl Text {
                 self.end_line()?;
                 show_fault(fault);
             }
-            EventBody::TurnEnded { reason, text, usage, cost_usd, steps, duration_ms } => {
+            EventBody::TurnEnded { reason, text, usage, cost_usd, steps, duration_ms, .. } => {
                 self.end_line()?;
                 if !self.is_live && !text.is_empty() {
                     let mut stdout = io::stdout().lock();
@@ -179,7 +179,8 @@ pub fn show_fault(fault: &Fault) {
 
 /// What a call is about, in a few words: its telling field, else all of it.
 fn summary(input: &Value) -> String {
-    let field = ["command", "path", "pattern", "url"].iter().find_map(|key| input.get(key).and_then(Value::as_str));
+    let field =
+        ["command", "path", "pattern", "url", "question"].iter().find_map(|key| input.get(key).and_then(Value::as_str));
     let text = field.map_or_else(|| input.to_string(), str::to_owned);
     let line = text.lines().next().unwrap_or_default();
     let more = text.len() > line.len();

@@ -49,15 +49,20 @@ fn write(input: &Input, workspace: &Workspace, cancel: &CancellationToken) -> Re
         Ok(metadata) if !metadata.is_file() => return Err(format!("{shown} is not a regular file")),
         Ok(metadata) if metadata.len() > CONTENTS_BYTES_MAX => {
             workspace.ledger().check(&target, &Stamp::large(&metadata))?;
+            workspace.snapshot().keep_not(&target, "it was too large to keep");
             ("overwritten", None)
         }
-        Ok(_) => {
+        Ok(metadata) => {
             let old = regular::read(&target, CONTENTS_BYTES_MAX, cancel).map_err(failed)?;
             workspace.ledger().check(&target, &Stamp::of(&old))?;
+            workspace.snapshot().keep(workspace.temp(), &target, Some((&old, &metadata)));
             ("overwritten", Some(old))
         }
         // Saving will tell what is wrong, if anything is.
-        Err(_) => ("created", Some(Vec::new())),
+        Err(_) => {
+            workspace.snapshot().keep(workspace.temp(), &target, None);
+            ("created", Some(Vec::new()))
+        }
     };
     // Who was told that this was given up must not find it done later.
     if cancel.is_cancelled() {
@@ -65,6 +70,7 @@ fn write(input: &Input, workspace: &Workspace, cancel: &CancellationToken) -> Re
     }
     save(&target, new).map_err(failed)?;
     workspace.ledger().note(&target, Stamp::of(new));
+    workspace.snapshot().changed(&target, Some(Stamp::of(new)));
     let lines = input.content.lines().count();
     let outcome = Outcome::ok(format!("{shown} {done}: {lines} lines, {} bytes", new.len()))
         .with("path", target.display().to_string())

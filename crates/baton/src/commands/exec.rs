@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use baton_agent::TurnLimits;
+use baton_agent::{AnswerSchema, TurnLimits};
 use baton_core::{Fault, PermissionMode, Usd};
 use baton_headless::{Format, Input, Signals, exec, gather};
 use baton_llm::Effort;
@@ -43,6 +43,9 @@ pub struct Args {
     /// Also write the final answer to this file
     #[arg(short, long = "output-last-message", value_name = "FILE")]
     output: Option<PathBuf>,
+    /// The final answer must be JSON that matches the schema in this file; else it is asked for again, twice at most
+    #[arg(long, value_name = "FILE", alias = "json-schema")]
+    output_schema: Option<PathBuf>,
     /// What may be done unasked: ask, accept-edits, plan, auto, deny, yolo
     #[arg(long, value_name = "MODE", default_value = "ask")]
     permission_mode: PermissionMode,
@@ -130,5 +133,16 @@ async fn prepare(global: &Global, args: &Args) -> Result<(baton_agent::Options, 
     let input = Input { prompt: args.prompt.clone(), images: args.images.clone(), cwd: setup.cwd.clone() };
     let (prompt, notice) = gather(input).await?;
     options.notices.extend(notice);
+    options.answer_schema = args.output_schema.as_deref().map(|file| read_schema(&setup.cwd.join(file))).transpose()?;
     Ok((options, prompt))
+}
+
+fn read_schema(file: &Path) -> Result<AnswerSchema, Fault> {
+    let unusable = |why: String| {
+        Fault::input(format!("cannot use the schema {}: {why}", file.display()))
+            .hint("give a file with a JSON schema, for example {\"type\": \"object\"}")
+    };
+    let text = std::fs::read_to_string(file).map_err(|error| unusable(error.to_string()))?;
+    let schema = serde_json::from_str(&text).map_err(|error| unusable(error.to_string()))?;
+    AnswerSchema::new(schema).map_err(unusable)
 }

@@ -30,6 +30,7 @@ impl Scene {
             workspace: Arc::new(workspace),
             cancel: CancellationToken::new(),
             progress: Progress::none(),
+            person: Arc::new(crate::Nobody),
         };
         Self { dir, cx, limits: Limits::default() }
     }

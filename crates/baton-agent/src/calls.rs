@@ -1,0 +1,233 @@
+//! Running the calls of one answer: each gets a result, whatever happens, and what repeats itself is stopped.
+
+use std::sync::{Arc, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use baton_core::{Access, Answer, Area, EventBody, Fault, ItemId, Tier, ToolResult, ToolUse, TurnReason};
+use baton_tools::{Outcome, Progress};
+use futures_util::future::join_all;
+use serde_json::Value;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+use tracing::{info, warn};
+
+use crate::approvals::Asked;
+use crate::conversation::Steering;
+use crate::policy::refusal;
+use crate::repetition::{Trace, Verdict};
+use crate::strikes::Strikes;
+use crate::turn::{Agent, End, Stop};
+
+/// What is watched over the calls since the person last spoke.
+#[derive(Default)]
+pub(crate) struct Watch {
+    trace: Trace,
+    strikes: Strikes,
+    /// The question that nobody was there to answer, as long as the work has not gone on without it.
+    unanswered: Option<String>,
+}
+
+impl Watch {
+    pub(crate) fn person_spoke(&mut self) {
+        self.trace.person_spoke();
+        self.strikes = Strikes::default();
+        self.unanswered = None;
+    }
+
+    fn step_ended(&mut self) {
+        self.trace.step_ended();
+        self.strikes.step_ended();
+    }
+
+    /// Notes what came of a call that ran; whether that was an edit too many.
+    fn ran(&mut self, call: &ToolUse, access: Access, outcome: &Outcome) -> bool {
+        self.trace.ran(call, access, outcome);
+        if outcome.meta.contains_key("unanswered") {
+            self.unanswered = call.input["question"].as_str().map(str::to_owned);
+        } else if access != Access::Read && !outcome.is_error {
+            self.unanswered = None;
+        }
+        let was_refused = outcome.is_error && outcome.text.starts_with("refused: ");
+        access == Access::Write && !was_refused && !self.strikes.is_out() && self.strikes.edited(call, outcome)
+    }
+
+    /// Why an agent that says it is done needs a person all the same.
+    pub(crate) fn needs_person(&self) -> Option<Fault> {
+        let fault = |message: String| Fault::new(Area::Person, Tier::UserFixable, message);
+        if self.strikes.is_out() {
+            let message = "three edits failed for the same cause, so editing was stopped".to_owned();
+            return Some(fault(message).hint("read the agent's report, mend the cause, and say how to go on"));
+        }
+        let question = self.unanswered.as_ref()?;
+        Some(fault(format!("nobody was there to answer: {question}")).hint("say it in the prompt, and start again"))
+    }
+}
+
+const STRUCK_OUT: &str = "not run: editing was stopped because three edits failed for the same cause. Only reading is \
+                          possible until you have reported and a person has answered.";
+
+impl Agent {
+    /// Runs the calls of one answer.
+    pub(crate) async fn run_tools(
+        &self,
+        calls: &[ToolUse],
+        stop: &Stop<'_>,
+        steering: &Steering,
+    ) -> (Vec<ToolResult>, Option<End>) {
+        let mut results = Vec::with_capacity(calls.len());
+        let mut end = None;
+        for group in self.executor.groups(calls) {
+            let skipped = match &end {
+                Some(_) => Some("not run: the turn was ended"),
+                None if !steering.is_empty() => Some("not run: the person has something to say first"),
+                None => None,
+            };
+            if let Some(why) = skipped {
+                for call in group {
+                    results.push(self.answer_call(call, Outcome::error(why)).await);
+                }
+                continue;
+            }
+            let verdicts: Vec<_> = group.iter().map(|call| self.watch().trace.judge(call)).collect();
+            let cancel = CancellationToken::new();
+            let running = group.iter().zip(&verdicts).map(|(call, verdict)| self.run_tool(call, verdict, &cancel));
+            let running = join_all(running);
+            tokio::pin!(running);
+            results.extend(tokio::select! {
+                done = &mut running => done,
+                ended = stop.called() => {
+                    end = Some(ended);
+                    // Tools clean up after themselves, within a limit of their own.
+                    cancel.cancel();
+                    running.await
+                }
+            });
+            if end.is_none() {
+                end = group.iter().zip(&verdicts).find_map(|(call, verdict)| hopeless(call, verdict));
+            }
+        }
+        self.watch().step_ended();
+        (results, end)
+    }
+
+    pub(crate) fn watch(&self) -> MutexGuard<'_, Watch> {
+        self.watch.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A call that is not run is shown like one that is.
+    async fn answer_call(&self, call: &ToolUse, outcome: Outcome) -> ToolResult {
+        let item = self.events.new_item();
+        self.tool_started(&item, call).await;
+        self.tool_ended(&item, call, outcome, Duration::ZERO).await
+    }
+
+    async fn run_tool(&self, call: &ToolUse, verdict: &Verdict, cancel: &CancellationToken) -> ToolResult {
+        let item = self.events.new_item();
+        self.tool_started(&item, call).await;
+        let started = Instant::now();
+        let access = self.executor.registry().get(&call.tool).map_or(Access::Read, |tool| tool.access());
+        let outcome = if let Some(why) = self.barred(call, access, verdict, cancel).await {
+            Outcome::error(why)
+        } else {
+            let (events, item, id) = (self.events.clone(), item.clone(), call.id.clone());
+            let progress = Progress::new(move |text| {
+                events.emit_if_room(&item, EventBody::ToolUpdated { call: id.clone(), text });
+            });
+            let outcome = self.executor.run(call, cancel.clone(), progress).await;
+            let is_out = !cancel.is_cancelled() && self.watch().ran(call, access, &outcome);
+            if is_out { self.strike_out(call, outcome).await } else { outcome }
+        };
+        self.tool_ended(&item, call, outcome, started.elapsed()).await
+    }
+
+    /// Why a call may not run, for the model; `None` if it may.
+    async fn barred(
+        &self,
+        call: &ToolUse,
+        access: Access,
+        verdict: &Verdict,
+        cancel: &CancellationToken,
+    ) -> Option<String> {
+        if let Some(why) = refusal(self.mode, &call.tool, access) {
+            return Some(why);
+        }
+        if access != Access::Read && self.watch().strikes.is_out() {
+            return Some(STRUCK_OUT.to_owned());
+        }
+        let (Verdict::Repeats(times) | Verdict::Hopeless(times)) = verdict else { return None };
+        let reason =
+            format!("the agent repeats itself: this would be the same call {times} times, with the same result");
+        let asked = Asked { call: &call.id, tool: &call.tool, access, reason, options: Vec::new() };
+        let answer = tokio::select! {
+            answer = self.approvals.ask(asked) => answer,
+            () = cancel.cancelled() => return Some("cancelled".to_owned()),
+        };
+        match answer {
+            Some(Answer::Once) => None,
+            Some(Answer::Session | Answer::Always) => {
+                self.watch().trace.allow(call);
+                None
+            }
+            Some(Answer::Reject { reason: Some(reason) } | Answer::Text { text: reason }) => {
+                Some(format!("refused by the person: {reason}"))
+            }
+            Some(Answer::Reject { reason: None }) => Some("refused by the person".to_owned()),
+            None => Some(format!(
+                "not run: this exact call would be made {times} times with the same result, and nothing has changed. Do \
+                 something else. If you wait for something, wait within one command."
+            )),
+        }
+    }
+
+    /// Puts back what was edited, and tells the model to report.
+    async fn strike_out(&self, call: &ToolUse, mut outcome: Outcome) -> Outcome {
+        let workspace = Arc::clone(self.executor.workspace());
+        let name = format!("taken-back.{}", call.id);
+        let taken = tokio::task::spawn_blocking(move || workspace.take_back(&name)).await.unwrap_or_default();
+        let mut said = vec!["three edits failed for the same cause: editing is stopped".to_owned()];
+        if !taken.restored.is_empty() {
+            let files = taken.restored.join(", ");
+            said.push(format!("these files were put back as they were when the turn began: {files}"));
+        }
+        said.extend(taken.left.iter().map(|(file, why)| format!("{file} stays as it is: {why}")));
+        said.extend(taken.diff.map(|diff| format!("what was taken back is kept in {}", diff.display())));
+        let said = said.join("; ");
+        warn!("{said}");
+        outcome.text += "\n\n[";
+        outcome.text += &said;
+        outcome.text += ". Report now: what you tried, why it failed, and what you propose. Do not try another way.]";
+        outcome.meta.insert("struck_out".to_owned(), Value::Bool(true));
+        self.events.emit_lone(EventBody::Noticed { text: said }).await;
+        outcome
+    }
+
+    async fn tool_started(&self, item: &ItemId, call: &ToolUse) {
+        let (tool, input) = (call.tool.clone(), call.input.clone());
+        self.events.emit(item, EventBody::ToolStarted { call: call.id.clone(), tool, input }).await;
+    }
+
+    async fn tool_ended(&self, item: &ItemId, call: &ToolUse, outcome: Outcome, took: Duration) -> ToolResult {
+        let Outcome { text, images, is_error, meta } = outcome;
+        // Neither input nor output: they may hold secrets.
+        info!(tool = call.tool, is_error, ?took, "tool ended");
+        let body = EventBody::ToolEnded {
+            call: call.id.clone(),
+            tool: call.tool.clone(),
+            output: text.clone(),
+            images: images.clone(),
+            is_error,
+            duration_ms: u64::try_from(took.as_millis()).unwrap_or(u64::MAX),
+            meta,
+        };
+        self.events.emit(item, body).await;
+        ToolResult { id: call.id.clone(), text, images, is_error }
+    }
+}
+
+/// The end of an agent that goes on repeating itself.
+fn hopeless(call: &ToolUse, verdict: &Verdict) -> Option<End> {
+    let Verdict::Hopeless(_) = verdict else { return None };
+    let message = format!("the agent goes in circles: it calls `{}` again and again with the same input", call.tool);
+    let fault = Fault::new(Area::Person, Tier::UserFixable, message).hint("say it differently, or try another model");
+    Some(End { reason: TurnReason::Blocked, fault: Some(fault) })
+}
