@@ -1,11 +1,13 @@
 //! Edit matching: finds the one place in a file that an edit means, and replaces it. Pure.
 //!
 //! The text is searched exactly as given. Where it is not found, it is searched with ever more differences forgiven, in
-//! the order of [`Forgiven`]; such a place counts only if it is the only one. What lies outside of the place is never
-//! changed by a byte, whatever its encoding.
+//! the order of [`Forgiven`]; such a place counts only if it is the only one and cuts no word. What lies outside of the
+//! place is never changed by a byte, whatever its encoding, nor are lines within it that the edit leaves as they are.
 
 mod closest;
 mod indent;
+mod merge;
+mod numbers;
 
 use std::ops::Range;
 
@@ -23,8 +25,8 @@ pub(crate) enum Places {
     All,
 }
 
-/// A difference between the given text and the file that was forgiven. Each includes those before it, except that
-/// whitespace runs replace indentation.
+/// A difference between the given text and the file that was forgiven. Each but the last two includes those before it,
+/// except that whitespace runs replace indentation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Forgiven {
     /// `\r\n` against `\n`.
@@ -37,6 +39,10 @@ pub(crate) enum Forgiven {
     Indentation,
     /// The length of whitespace within lines.
     WhitespaceRuns,
+    /// A line break at the end of the text against a file that ends without one.
+    FinalBreak,
+    /// Line numbers, as `read` shows them.
+    LineNumbers,
 }
 
 impl Forgiven {
@@ -51,6 +57,8 @@ impl Forgiven {
             Self::Punctuation => "typographic quotes, dashes or spaces",
             Self::Indentation => "indentation (the replacement was shifted alike)",
             Self::WhitespaceRuns => "whitespace within lines",
+            Self::FinalBreak => "the line break at the end of the file",
+            Self::LineNumbers => "line numbers (not a part of the file)",
         }
     }
 }
@@ -63,8 +71,8 @@ pub(crate) struct Edited {
     pub(crate) count: usize,
     /// Where the first replacement is in the new contents.
     pub(crate) first: Range<usize>,
-    /// What had to be forgiven to find it.
-    pub(crate) forgiven: Option<Forgiven>,
+    /// What had to be forgiven to find it, together.
+    pub(crate) forgiven: Vec<Forgiven>,
 }
 
 /// Replaces `old` by `new`. The error is for the model: what is wrong and what to do.
@@ -75,24 +83,67 @@ pub(crate) fn edit(contents: &[u8], old: &str, new: &str, places: Places) -> Res
     if old.is_empty() {
         return Err("`old` is empty: give the text to replace, or use `write` for a new or empty file".to_owned());
     }
+    if let Some(done) = attempt(contents, old, new, places).or_else(|| without_final_break(contents, old, new, places))
+    {
+        return done;
+    }
+    let Some((old, new)) = numbers::taken_away(old, new) else { return Err(explain(contents, old, "`old`")) };
+    let done = attempt(contents, &old, &new, places).unwrap_or_else(|| Err(explain(contents, &old, "`old`")));
+    done.map(|edited| edited.after(Forgiven::LineNumbers))
+}
+
+/// The edit in the first way in which the text is found; none if it is not.
+fn attempt(contents: &[u8], old: &str, new: &str, places: Places) -> Option<Result<Edited, String>> {
     let found = find_all(contents, old.as_bytes());
     if !found.is_empty() {
-        return settle(contents, &found, old, places).map(|ranges| replace(contents, &ranges, new, None));
+        let replacement = Replacement { old, new, shifted: new, forgiven: None };
+        return Some(settle(contents, &found, old, places).map(|ranges| replacement.put(contents, &ranges)));
     }
+    let (old, new) = (&*old.replace("\r\n", "\n"), &*new.replace("\r\n", "\n"));
     for forgiven in Forgiven::IN_ORDER {
-        let found = if forgiven == Forgiven::Indentation {
+        let mut found = if forgiven == Forgiven::Indentation {
             indent::find_all(contents, old, new)
         } else {
             let ranges = find_folded(contents, old, forgiven);
             ranges.into_iter().map(|range| (range, new.to_owned())).collect()
         };
-        let Some((_, new)) = found.first() else { continue };
-        let ranges: Vec<_> = found.iter().map(|(range, _)| range.clone()).collect();
         // Other line endings are the same text: it may be replaced everywhere. Anything else may only look alike.
-        let places = if forgiven == Forgiven::LineEndings { places } else { Places::One };
-        return settle(contents, &ranges, old, places).map(|ranges| replace(contents, &ranges, new, Some(forgiven)));
+        let is_same = forgiven == Forgiven::LineEndings;
+        found.retain(|(range, _)| is_same || !cuts_word(contents, range));
+        let Some((_, shifted)) = found.first() else { continue };
+        let ranges: Vec<_> = found.iter().map(|(range, _)| range.clone()).collect();
+        let replacement = Replacement { old, new, shifted, forgiven: Some(forgiven) };
+        let ranges = settle(contents, &ranges, old, if is_same { places } else { Places::One });
+        return Some(ranges.map(|ranges| replacement.put(contents, &ranges)));
     }
-    Err(explain(contents, old, "`old`"))
+    None
+}
+
+/// The edit of a file whose last line has no break, by a text that gives it one.
+fn without_final_break(contents: &[u8], old: &str, new: &str, places: Places) -> Option<Result<Edited, String>> {
+    let given = old.strip_suffix('\n')?;
+    if contents.is_empty() || contents.ends_with(b"\n") {
+        return None;
+    }
+    let line_break = line_break(contents);
+    let old = format!("{}{line_break}", given.strip_suffix('\r').unwrap_or(given));
+    let done = attempt(&[contents, line_break.as_bytes()].concat(), &old, new, places)?;
+    Some(done.map(|mut edited| {
+        let end = edited
+            .contents
+            .strip_suffix(b"\n")
+            .map_or(edited.contents.len(), |whole| whole.strip_suffix(b"\r").map_or(whole.len(), <[u8]>::len));
+        edited.contents.truncate(end);
+        edited.first = edited.first.start.min(end)..edited.first.end.min(end);
+        edited.after(Forgiven::FinalBreak)
+    }))
+}
+
+/// Whether a place begins or ends in the middle of a word: then it is not what was given, but a part of something longer.
+fn cuts_word(contents: &[u8], range: &Range<usize>) -> bool {
+    let is_word = |at: usize| contents.get(at).is_some_and(|byte| byte.is_ascii_alphanumeric() || *byte == b'_');
+    let cut = |at: usize| at > 0 && is_word(at - 1) && is_word(at);
+    cut(range.start) || cut(range.end)
 }
 
 /// Decides which of the places that were found are meant.
@@ -123,33 +174,54 @@ fn settle(contents: &[u8], found: &[Range<usize>], old: &str, places: Places) ->
     ))
 }
 
-fn replace(contents: &[u8], ranges: &[Range<usize>], new: &str, forgiven: Option<Forgiven>) -> Edited {
-    let new = with_line_endings(contents, new, forgiven);
-    let mut out = Vec::with_capacity(contents.len() + new.len() * ranges.len());
-    let mut from = 0;
-    for range in ranges {
-        out.extend_from_slice(&contents[from..range.start]);
-        out.extend_from_slice(new.as_bytes());
-        from = range.end;
-    }
-    out.extend_from_slice(&contents[from..]);
-    let start = ranges.first().map_or(0, |range| range.start);
-    Edited { contents: out, count: ranges.len(), first: start..start + new.len(), forgiven }
+/// What comes into the places that were found.
+struct Replacement<'a> {
+    old: &'a str,
+    new: &'a str,
+    /// `new` with the indentation of the file.
+    shifted: &'a str,
+    forgiven: Option<Forgiven>,
 }
 
-/// The replacement with the line endings of the file.
-fn with_line_endings(contents: &[u8], new: &str, forgiven: Option<Forgiven>) -> String {
-    if is_windows(contents) {
-        new.replace("\r\n", "\n").replace('\n', "\r\n")
-    } else if forgiven.is_some() {
-        new.replace("\r\n", "\n")
-    } else {
-        new.to_owned()
+impl Replacement<'_> {
+    fn put(&self, contents: &[u8], ranges: &[Range<usize>]) -> Edited {
+        // What is found as given needs no care where there is but one kind of line break.
+        let as_given = self.forgiven.is_none() && memchr::memchr(b'\r', contents).is_none();
+        let line_break = line_break(contents);
+        let mut out = Vec::with_capacity(contents.len() + self.new.len() * ranges.len());
+        let (mut from, mut first) = (0, 0..0);
+        for range in ranges {
+            out.extend_from_slice(&contents[from..range.start]);
+            let start = out.len();
+            if as_given {
+                out.extend_from_slice(self.new.as_bytes());
+            } else {
+                out.extend(merge::merged(&contents[range.clone()], self.old, self.new, self.shifted, line_break));
+            }
+            if from == 0 {
+                first = start..out.len();
+            }
+            from = range.end;
+        }
+        out.extend_from_slice(&contents[from..]);
+        Edited { contents: out, count: ranges.len(), first, forgiven: self.forgiven.into_iter().collect() }
     }
+}
+
+impl Edited {
+    fn after(mut self, forgiven: Forgiven) -> Self {
+        self.forgiven.insert(0, forgiven);
+        self
+    }
+}
+
+/// The line break of the most lines.
+pub(crate) fn line_break(contents: &[u8]) -> &'static str {
+    if is_windows(contents) { "\r\n" } else { "\n" }
 }
 
 /// Whether most lines end with `\r\n`.
-pub(crate) fn is_windows(contents: &[u8]) -> bool {
+fn is_windows(contents: &[u8]) -> bool {
     let breaks = memchr::memchr_iter(b'\n', contents).count();
     let windows = memmem::find_iter(contents, b"\r\n").count();
     windows * 2 > breaks

@@ -24,7 +24,9 @@ fn closest(contents: &str, old: &str, name: &str) -> Option<(usize, String)> {
         let differs = (0..wanted.len()).find(|at| lines.get(start + at) != Some(&wanted[*at]));
         let hint = match differs {
             Some(at) if start + at < lines.len() => {
-                format!("line {} is `{}`, {name} has `{}`", start + at + 1, shown(lines[start + at]), shown(wanted[at]))
+                let (line, wanted) = (lines[start + at], wanted[at]);
+                let hidden = hidden_difference(line, wanted, name);
+                format!("line {} is `{}`, {name} has `{}`{hidden}", start + at + 1, shown(line), shown(wanted))
             }
             Some(_) if lines.len() < LINES_MAX => format!("the file ends before {name} does"),
             _ => "its indentation or spacing differs in more than one way".to_owned(),
@@ -50,6 +52,21 @@ fn most_equal(lines: &[&str], wanted: &[&str]) -> Option<usize> {
     }
     let (start, score) = scores.iter().enumerate().rev().max_by_key(|(_, score)| **score)?;
     (*score > 0).then_some(start)
+}
+
+/// The first characters that differ, by their numbers, where they may look the same.
+fn hidden_difference(line: &str, wanted: &str, name: &str) -> String {
+    let ends = |text: &str| text.chars().map(Some).chain([None]).collect::<Vec<_>>();
+    let (line, wanted) = (ends(line), ends(wanted));
+    let differs = line.iter().zip(&wanted).find(|(line, wanted)| line != wanted);
+    let number = |c: &Option<char>| c.map_or("nothing more".to_owned(), |c| format!("U+{:04X}", u32::from(c)));
+    let is_plain = |c: &Option<char>| c.is_none_or(|c| c.is_ascii());
+    match differs {
+        Some((line, wanted)) if !is_plain(line) || !is_plain(wanted) => {
+            format!(" ({} where {name} has {})", number(line), number(wanted))
+        }
+        _ => String::new(),
+    }
 }
 
 fn shown(line: &str) -> String {

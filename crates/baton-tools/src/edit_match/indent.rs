@@ -2,6 +2,8 @@
 
 use std::ops::Range;
 
+use super::plain;
+
 /// What turns the indentation of the given text into that of the file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Shift<'a> {
@@ -9,18 +11,21 @@ enum Shift<'a> {
     Add(&'a str),
     /// The file has this much less.
     Remove(&'a str),
-    /// The file has tabs for so many spaces.
-    ToTabs(usize),
-    /// The file has so many spaces for a tab.
-    ToSpaces(usize),
+    /// The file has another unit for each of these.
+    Units(&'static str, &'static str),
+    /// The file has for each of these indentations another, and they are nested alike.
+    Table(Vec<(&'a str, &'a str)>),
 }
+
+const UNITS: [&str; 5] = ["\t", "    ", "  ", "        ", "   "];
 
 /// A search that compared more lines is given up: where all lines are alike, there is nothing to be found by them.
 const COMPARED_MAX: usize = 5_000_000;
 
 /// Every run of whole lines that is `old` but for a shift, each with the replacement shifted alike.
 pub(super) fn find_all(contents: &[u8], old: &str, new: &str) -> Vec<(Range<usize>, String)> {
-    let wanted: Vec<&str> = old.trim_end_matches('\n').lines().collect();
+    let body = old.strip_suffix('\n');
+    let wanted: Vec<&str> = body.unwrap_or(old).split('\n').collect();
     let Some(anchor) = wanted.iter().position(|line| !line.trim().is_empty()) else { return Vec::new() };
     let lines: Vec<Range<usize>> = line_ranges(contents).collect();
     let mut compared = 0;
@@ -29,7 +34,7 @@ pub(super) fn find_all(contents: &[u8], old: &str, new: &str) -> Vec<(Range<usiz
         .filter_map(|window| {
             // Lines are decoded one by one: most windows are given up at the first comparison.
             let line = |at: usize| str::from_utf8(&contents[window[at].clone()]).ok();
-            if line(anchor)?.trim() != wanted[anchor].trim() {
+            if !are_alike(line(anchor)?, wanted[anchor]) {
                 return None;
             }
             compared += wanted.len();
@@ -37,14 +42,13 @@ pub(super) fn find_all(contents: &[u8], old: &str, new: &str) -> Vec<(Range<usiz
                 return None;
             }
             let found: Vec<&str> = (0..wanted.len()).map(line).collect::<Option<_>>()?;
-            let shift = shift_between(&wanted, &found)?;
-            let mut end = window.last()?.end;
-            let mut new = shift.apply(new)?;
-            if old.ends_with('\n') && contents.get(end) == Some(&b'\n') {
-                end += 1;
-            } else if old.ends_with('\n') {
-                new.truncate(new.trim_end_matches('\n').len());
-            }
+            let new = shift_between(&wanted, &found)?.apply(new)?;
+            let last = window.last()?;
+            let end = match body {
+                // With its break, which must be there.
+                Some(_) => (contents.get(last.end) == Some(&b'\n')).then_some(last.end + 1)?,
+                None => last.start + contents[last.clone()].trim_ascii_end().len(),
+            };
             Some((window[0].start..end, new))
         })
         .collect();
@@ -59,7 +63,7 @@ pub(crate) fn shifted(wanted: &[&str], found: &[&str], text: &str) -> Option<Str
 }
 
 /// The lines without their line breaks.
-pub(super) fn line_ranges(contents: &[u8]) -> impl Iterator<Item = Range<usize>> {
+fn line_ranges(contents: &[u8]) -> impl Iterator<Item = Range<usize>> {
     let mut start = 0;
     contents.split(|byte| *byte == b'\n').map(move |line| {
         let range = start..start + line.len();
@@ -68,26 +72,43 @@ pub(super) fn line_ranges(contents: &[u8]) -> impl Iterator<Item = Range<usize>>
     })
 }
 
+/// Whether lines are the same but for whitespace around them and typographic characters.
+fn are_alike(one: &str, other: &str) -> bool {
+    let (one, other) = (one.trim(), other.trim());
+    one == other || (!(one.is_ascii() && other.is_ascii()) && one.chars().map(plain).eq(other.chars().map(plain)))
+}
+
 /// The one shift that explains all lines.
 fn shift_between<'a>(wanted: &[&'a str], found: &[&'a str]) -> Option<Shift<'a>> {
-    if !wanted.iter().zip(found).all(|(wanted, found)| wanted.trim() == found.trim()) {
+    if !wanted.iter().zip(found).all(|(wanted, found)| are_alike(wanted, found)) {
         return None;
     }
-    let pairs: Vec<_> = wanted
+    let mut pairs: Vec<_> = wanted
         .iter()
         .zip(found)
         .filter(|(wanted, _)| !wanted.trim().is_empty())
         .map(|(wanted, found)| (indent(wanted), indent(found)))
         .collect();
-    let (wanted, found) = pairs.iter().find(|(wanted, found)| wanted != found)?;
-    let mut candidates: Vec<Shift> =
-        [2, 4, 8, 3].iter().flat_map(|w| [Shift::ToTabs(*w), Shift::ToSpaces(*w)]).collect();
-    candidates.extend(found.strip_suffix(wanted).map(Shift::Add));
-    candidates.extend(wanted.strip_suffix(found).map(Shift::Remove));
-    candidates
-        .into_iter()
-        .rev()
-        .find(|shift| pairs.iter().all(|(wanted, found)| shift.indent(wanted).is_some_and(|shifted| shifted == *found)))
+    pairs.sort_unstable();
+    pairs.dedup();
+    let (wanted, found) = *pairs.iter().find(|(wanted, found)| wanted != found)?;
+    let removed = wanted.strip_suffix(found).map(Shift::Remove);
+    let added = found.strip_suffix(wanted).map(Shift::Add);
+    let units = UNITS.iter().flat_map(|from| UNITS.iter().map(|to| Shift::Units(from, to)));
+    let explains = |shift: &Shift| {
+        pairs.iter().all(|(wanted, found)| shift.indent(wanted).is_some_and(|shifted| shifted == *found))
+    };
+    let simple = removed.into_iter().chain(added).chain(units).find(explains);
+    simple.or_else(|| are_nested_alike(&pairs).then_some(Shift::Table(pairs)))
+}
+
+/// Whether lines that are deeper than others are so in the file as well, and those that are not are not.
+fn are_nested_alike(pairs: &[(&str, &str)]) -> bool {
+    pairs.iter().enumerate().all(|(at, (wanted, found))| {
+        pairs[..at].iter().all(|(outer, outer_found)| {
+            wanted != outer && wanted.starts_with(outer) && found != outer_found && found.starts_with(outer_found)
+        })
+    })
 }
 
 fn indent(line: &str) -> &str {
@@ -99,12 +120,14 @@ impl Shift<'_> {
         match self {
             Self::Add(more) => Some(format!("{more}{indent}")),
             Self::Remove(less) => indent.strip_prefix(less).map(str::to_owned),
-            Self::ToTabs(width) => Some(indent.replace(&" ".repeat(*width), "\t")),
-            Self::ToSpaces(width) => Some(indent.replace('\t', &" ".repeat(*width))),
+            Self::Units(from, to) => Some(indent.replace(from, to)),
+            Self::Table(pairs) => {
+                pairs.iter().find(|(wanted, _)| *wanted == indent).map(|(_, found)| (*found).to_owned())
+            }
         }
     }
 
-    /// The text with every line shifted; none if a line has not enough indentation for it.
+    /// The text with every line shifted; none if that cannot be done to a line.
     fn apply(&self, text: &str) -> Option<String> {
         text.split_inclusive('\n')
             .map(|line| {

@@ -6,7 +6,7 @@ use std::borrow::Cow;
 use std::collections::BTreeSet;
 
 use super::{Hunk, Line};
-use crate::edit_match::{explain, is_windows, plain, shifted};
+use crate::edit_match::{explain, line_break, plain, shifted};
 
 const BOM: &[u8] = b"\xEF\xBB\xBF";
 
@@ -56,7 +56,7 @@ pub(crate) fn apply(contents: &[u8], hunks: &[Hunk]) -> Result<Applied, String> 
     let body = contents.strip_prefix(BOM).unwrap_or(contents);
     let lines: Vec<&[u8]> = body.split_inclusive(|byte| *byte == b'\n').collect();
     let mut search = Search { contents, lines: lines.iter().map(|line| without_break(line)).collect(), compared: 0 };
-    let line_break: &[u8] = if is_windows(contents) { b"\r\n" } else { b"\n" };
+    let line_break = line_break(contents).as_bytes();
     let mut new: Vec<Cow<[u8]>> = Vec::with_capacity(lines.len());
     let mut remarks = Vec::new();
     let mut at = 0;
@@ -83,7 +83,13 @@ pub(crate) fn apply(contents: &[u8], hunks: &[Hunk]) -> Result<Applied, String> 
                 Line::Remove(_) => at += 1,
                 Line::Add(_) => {
                     let text = added.next().unwrap_or_default();
-                    new.push(Cow::Owned([text.as_bytes(), line_break].concat()));
+                    // It ends like the line of the file that it replaces or follows.
+                    let before = at.checked_sub(1).map(|before| lines[before]);
+                    let ending = before.map_or(line_break, |line| match &line[without_break(line).len()..] {
+                        b"" => line_break,
+                        ending => ending,
+                    });
+                    new.push(Cow::Owned([text.as_bytes(), ending].concat()));
                 }
             }
         }

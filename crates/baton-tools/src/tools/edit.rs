@@ -61,10 +61,11 @@ pub(super) fn apply(draft: &Draft, old: &str, new: &str, all: Option<bool>) -> R
 /// What the model should know about how the text was found, if anything.
 pub(super) fn remark(edited: &Edited) -> String {
     let places = if edited.count == 1 { String::new() } else { format!(" in {} places", edited.count) };
-    let forgiven = edited.forgiven.map_or(String::new(), |forgiven| {
-        format!("; `old` was not found as given, but one place differs only in {}", forgiven.name())
-    });
-    places + &forgiven
+    let forgiven: Vec<_> = edited.forgiven.iter().map(|forgiven| forgiven.name()).collect();
+    if forgiven.is_empty() {
+        return places;
+    }
+    format!("{places}; `old` was not found as given, but one place differs only in {}", forgiven.join(" and "))
 }
 
 /// The first changed place with a little of what is around it.
