@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::ledger::{CONTENTS_BYTES_MAX, Stamp};
 use crate::save::{self, Prepared, prepare};
-use crate::{Workspace, regular};
+use crate::{Outcome, Workspace, regular};
 
 /// Files as they shall be. Nothing is written before [`commit`](Self::commit).
 pub(crate) struct Transaction<'a> {
@@ -138,7 +138,7 @@ impl<'a> Transaction<'a> {
     }
 
     /// The files that will be different and what becomes of each, for surfaces.
-    pub(crate) fn changes(&self) -> Vec<Value> {
+    fn changes(&self) -> Vec<Value> {
         let kind = |draft: &Draft| match (draft.old(), &draft.new) {
             (None, _) => "add",
             (Some(_), Some(_)) => "update",
@@ -148,7 +148,7 @@ impl<'a> Transaction<'a> {
     }
 
     /// All changes as unified diffs, one after the other.
-    pub(crate) fn diff(&self) -> String {
+    fn diff(&self) -> String {
         self.changed()
             .map(|draft| {
                 let bytes = |contents: Option<&'_ Vec<u8>>| contents.cloned().unwrap_or_default();
@@ -157,8 +157,20 @@ impl<'a> Transaction<'a> {
             .collect()
     }
 
+    /// Writes all changes, or in a dry run only shows them. `said` is what the model reads about them.
+    pub(crate) fn finish(&self, said: &str, is_dry: bool) -> Result<Outcome, String> {
+        let diff = self.diff();
+        let text = if is_dry {
+            format!("{said}\nNothing was written (dry run). The diff would be:\n{diff}")
+        } else {
+            self.commit()?;
+            said.to_owned()
+        };
+        Ok(Outcome::ok(text).with("changes", self.changes()).with("diff", diff).with("dry_run", is_dry))
+    }
+
     /// Writes all changes, or none of them.
-    pub(crate) fn commit(&self) -> Result<(), String> {
+    fn commit(&self) -> Result<(), String> {
         let made: Vec<&Path> = self
             .changed()
             .filter(|draft| draft.new.is_some())

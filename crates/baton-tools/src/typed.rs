@@ -155,7 +155,7 @@ mod tests {
 
     #[test]
     fn errors_name_the_field_and_the_expected_shape() {
-        let expected = "expected {path: string, old: string, new: string, all?: boolean}";
+        let expected = "expected {path: string, old: string, new: string, all?: boolean, dry_run?: boolean}";
         for (input, says) in [
             (json!({"path": "a", "new": "b"}), "missing field `old`"),
             (json!({"path": 5, "old": "a", "new": "b"}), "`path`: invalid type: integer `5`, expected a string"),

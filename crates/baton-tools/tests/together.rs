@@ -47,15 +47,26 @@ async fn the_third_edit_fails_and_no_byte_changes() {
 }
 
 #[tokio::test]
-async fn multi_edit_can_only_show() {
-    let scene = Scene::new();
-    scene.file("a", "one\n");
-    let shown =
-        scene.run("multi_edit", json!({"edits": [{"path": "a", "old": "one", "new": "1"}], "dry_run": true})).await;
-    assert!(!shown.is_error && shown.text.contains("-one\n+1\n"), "{}", shown.text);
-    assert_eq!((scene.contents("a"), names(&scene)), (b"one\n".to_vec(), vec!["a".to_owned()]));
-    // What was not written must not count as seen.
-    scene.ok("edit", json!({"path": "a", "old": "one", "new": "2"})).await;
+async fn a_dry_run_only_shows() {
+    let patch = "*** Begin Patch\n*** Update File: a\n-one\n+1\n*** Add File: b\n+new\n*** End Patch";
+    for (tool, input) in [
+        ("edit", json!({"path": "a", "old": "one", "new": "1", "dry_run": true})),
+        ("multi_edit", json!({"edits": [{"path": "a", "old": "one", "new": "1"}], "dry_run": true})),
+        ("apply_patch", json!({"patch": patch, "dry_run": true})),
+    ] {
+        let scene = Scene::new();
+        scene.file("a", "one\n");
+        let shown = scene.run(tool, input).await;
+        assert!(
+            !shown.is_error && shown.text.contains("dry run") && shown.text.contains("-one\n+1\n"),
+            "{}",
+            shown.text
+        );
+        assert_eq!(shown.meta["dry_run"], json!(true));
+        assert_eq!((scene.contents("a"), names(&scene)), (b"one\n".to_vec(), vec!["a".to_owned()]), "{tool}");
+        // What was not written must not count as seen.
+        scene.ok("edit", json!({"path": "a", "old": "one", "new": "2"})).await;
+    }
 }
 
 #[tokio::test]

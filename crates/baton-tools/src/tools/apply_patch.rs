@@ -17,6 +17,8 @@ pub(crate) struct ApplyPatch;
 pub(crate) struct Input {
     #[serde(alias = "input")]
     patch: String,
+    /// Only return the diff.
+    dry_run: Option<bool>,
 }
 
 impl TypedTool for ApplyPatch {
@@ -44,8 +46,7 @@ fn apply_patch(input: &Input, workspace: &Workspace, cancel: &CancellationToken)
     if transaction.changed().next().is_none() {
         said.insert(0, "the patch changes nothing".to_owned());
     }
-    transaction.commit()?;
-    Ok(Outcome::ok(said.join("\n")).with("changes", transaction.changes()).with("diff", transaction.diff()))
+    transaction.finish(&said.join("\n"), input.dry_run == Some(true))
 }
 
 /// Drafts what a section says; returns what the model should know about it.

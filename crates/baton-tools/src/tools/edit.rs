@@ -25,6 +25,8 @@ pub(crate) struct Input {
     /// Replace every occurrence.
     #[serde(alias = "replace_all")]
     all: Option<bool>,
+    /// Only return the diff.
+    dry_run: Option<bool>,
 }
 
 impl TypedTool for Edit {
@@ -43,11 +45,12 @@ fn edit(input: &Input, workspace: &Workspace, cancel: &CancellationToken) -> Res
     let mut transaction = Transaction::new(workspace, cancel);
     let draft = transaction.open(&input.path)?;
     let edited = apply(draft, &input.old, &input.new, input.all)?;
-    let text = format!("{} edited{}\n{}", draft.shown, remark(&edited), region(&edited));
-    let outcome = Outcome::ok(text).with("path", draft.target.display().to_string());
+    let is_dry = input.dry_run == Some(true);
+    let shown = if is_dry { String::new() } else { format!("\n{}", region(&edited)) };
+    let said = format!("{} edited{}{shown}", draft.shown, remark(&edited));
+    let path = draft.target.display().to_string();
     draft.new = Some(edited.contents);
-    transaction.commit()?;
-    Ok(outcome.with("changes", transaction.changes()).with("diff", transaction.diff()))
+    Ok(transaction.finish(&said, is_dry)?.with("path", path))
 }
 
 /// The file as it is so far with the text replaced.

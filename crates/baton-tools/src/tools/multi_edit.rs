@@ -58,17 +58,7 @@ fn multi_edit(input: &Input, workspace: &Workspace, cancel: &CancellationToken) 
         let done = done.map_err(|why| format!("edit {}: {why}\nNone of the edits was made", at + 1))?;
         said.push(format!("edit {}: {done}", at + 1));
     }
-    let diff = transaction.diff();
-    let text = if input.dry_run == Some(true) {
-        format!("{}\nNothing was written (dry run). The diff would be:\n{diff}", said.join("\n"))
-    } else {
-        transaction.commit()?;
-        said.join("\n")
-    };
-    Ok(Outcome::ok(text)
-        .with("changes", transaction.changes())
-        .with("diff", diff)
-        .with("dry_run", input.dry_run == Some(true)))
+    transaction.finish(&said.join("\n"), input.dry_run == Some(true))
 }
 
 impl One {
