@@ -6,6 +6,7 @@
 mod support;
 
 mod bad_input;
+mod cassettes;
 mod command_line;
 mod discipline;
 mod exec;

@@ -4,14 +4,14 @@ use serde_json::{Value, json};
 
 use crate::support::{Run, Server, World, run};
 
-struct Format {
-    model: &'static str,
-    url: (&'static str, &'static str),
-    key: (&'static str, &'static str),
+pub struct Format {
+    pub model: &'static str,
+    pub url: (&'static str, &'static str),
+    pub key: (&'static str, &'static str),
     path: &'static str,
 }
 
-const FORMATS: [Format; 4] = [
+pub const FORMATS: [Format; 4] = [
     Format {
         model: "anthropic/claude-sonnet-4-5",
         url: ("ANTHROPIC_BASE_URL", ""),
@@ -144,7 +144,8 @@ fn a_request_only_grows_at_its_end() {
     });
 }
 
-fn strip(value: &mut Value, key: &str) {
+/// Takes a field out, wherever it is.
+pub fn strip(value: &mut Value, key: &str) {
     match value {
         Value::Object(map) => {
             map.remove(key);

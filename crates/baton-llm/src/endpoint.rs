@@ -139,6 +139,28 @@ pub const PRESETS: [Preset; 11] = [
 pub type Env<'a> = &'a dyn Fn(&str) -> Option<String>;
 
 impl ProviderSettings {
+    /// Headers that say who calls, by a name for each.
+    fn secret_headers(&self) -> impl Iterator<Item = (String, String)> {
+        let is_secret = |name: &str| {
+            let name = name.to_ascii_lowercase();
+            ["auth", "key", "token", "secret", "cookie"].iter().any(|word| name.contains(word))
+        };
+        self.0.iter().flat_map(move |(provider, setting)| {
+            let secret = setting.headers.iter().filter(move |(name, _)| is_secret(name));
+            secret.map(move |(name, value)| (format!("{provider}:{name}"), value.clone()))
+        })
+    }
+
+    /// Every key that these settings and the environment hold, by its variable's name.
+    pub fn keys(&self, env: Env<'_>) -> Vec<(String, String)> {
+        let presets = PRESETS.iter().flat_map(|preset| preset.key_env).map(|name| (*name).to_owned());
+        let set = presets.chain(self.key_names()).filter_map(|name| {
+            let value = env(&name)?.trim().to_owned();
+            Some((name, value))
+        });
+        set.chain(self.secret_headers()).collect()
+    }
+
     /// The variables that hold keys by these settings: commands must not inherit them.
     pub fn key_names(&self) -> impl Iterator<Item = String> {
         self.0.values().filter_map(|setting| setting.key_env.clone()).filter(|name| !name.is_empty())
@@ -220,7 +242,7 @@ fn unknown(provider: &str, settings: &ProviderSettings) -> LlmError {
     names.extend(
         settings.0.keys().map(String::as_str).filter(|name| !PRESETS.iter().any(|preset| preset.name == *name)),
     );
-    names.extend(["script"]);
+    names.extend(["script", "cassette"]);
     LlmError::input(format!("there is no provider `{provider}`"))
         .hint(format!("known are {}; add others under `providers` in the settings", names.join(", ")))
 }

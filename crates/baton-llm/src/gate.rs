@@ -122,12 +122,15 @@ impl Gate {
                 request.failures += 1;
             }
             error.failures = request.failures;
-            let Some(again) = self.policy.next(&error, &mut attempts, fastrand::f64()) else {
+            let Some(mut again) = self.policy.next(&error, &mut attempts, fastrand::f64()) else {
                 if let Some(wait) = error.retry_after.filter(|_| error.tier == Tier::RateLimited) {
                     error.message = format!("{} (it asks to wait {} s)", error.message, wait.as_secs());
                 }
                 return Err(error);
             };
+            if !model.provider.is_live() {
+                again.delay = Duration::ZERO;
+            }
             info!(model = %model.name, attempt = again.attempt, delay = ?again.delay, reason = %error, "trying again");
             if error.usage != Usage::default() {
                 call.tell(CallEvent::Broken { partial: error.partial.take(), usage: error.usage }).await;

@@ -1,22 +1,20 @@
 //! Providers over HTTP: sends an encoded request, feeds the decoder, and bounds every wait.
 
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use baton_config::Section;
-use baton_core::{AgentRole, CallId, Clock, IdSource, Tier};
+use baton_core::Tier;
 use bytes::Bytes;
-use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;
 
-use crate::endpoint::{Auth, Endpoint};
 use crate::error::{LlmError, classify, shorten, words_of};
 use crate::provider::Provider;
 use crate::request::{Answer, Delta, Request};
 use crate::retry::parse_retry_after;
+use crate::transport::{Body, Reply, Transport, Unsent};
 use crate::wire::{Decode, Wire, WireEvent};
 
 /// The most that is read of an error's body.
@@ -60,80 +58,66 @@ impl Section for NetworkSettings {
     const KEY: &'static str = "network";
 }
 
-/// A server that is called over HTTP.
+/// A server that speaks a wire format over HTTP.
 pub struct HttpProvider {
-    endpoint: Endpoint,
-    client: reqwest::Client,
+    name: String,
+    host: String,
+    wire: Wire,
     limits: NetworkSettings,
-    clock: Arc<dyn Clock>,
-    ids: Arc<dyn IdSource>,
+    transport: Box<dyn Transport>,
 }
 
 impl HttpProvider {
-    /// Prepares the connection; nothing is sent yet.
-    pub fn new(
-        endpoint: Endpoint,
+    /// Answers for the provider `name`, which messages say is at `host`.
+    pub(crate) fn new(
+        (name, host): (String, String),
+        wire: Wire,
         limits: NetworkSettings,
-        clock: Arc<dyn Clock>,
-        ids: Arc<dyn IdSource>,
-    ) -> Result<Self, LlmError> {
-        let client = client(&endpoint, &limits)?;
-        Ok(Self { endpoint, client, limits, clock, ids })
+        transport: Box<dyn Transport>,
+    ) -> Self {
+        Self { name, host, wire, limits, transport }
     }
 
-    fn name(&self) -> &str {
-        &self.endpoint.provider
-    }
-
-    async fn send(&self, request: &Request) -> Result<reqwest::Response, LlmError> {
-        let url = format!("{}{}", self.endpoint.base_url, self.endpoint.wire.path(&request.model));
-        let body = serde_json::to_vec(&self.endpoint.wire.encode(request))
-            .map_err(|error| LlmError::provider(Tier::Permanent, format!("cannot encode the request: {error}")))?;
-        let mut sending = self.client.post(&url).body(body);
-        if request.role != AgentRole::default() {
-            sending = sending.header(ROLE_HEADER, request.role.as_str());
-        }
-        let sending = sending.send();
+    async fn send(&self, request: &Request) -> Result<Reply, LlmError> {
+        let sending = self.transport.send(request);
         match tokio::time::timeout(Duration::from_millis(self.limits.first_byte_timeout_ms), sending).await {
             Err(_) => Err(self.silent("gave no answer", self.limits.first_byte_timeout_ms)),
-            Ok(Err(error)) => Err(self.unreachable(&error)),
-            Ok(Ok(response)) if response.status().is_success() => Ok(response),
-            Ok(Ok(response)) => Err(self.refused(response).await),
+            Ok(Err(Unsent::Unreachable(cause))) => Err(self.unreachable(&cause)),
+            Ok(Err(Unsent::Failed(error))) => Err(*error),
+            Ok(Ok(reply)) if (200..300).contains(&reply.status) => Ok(reply),
+            Ok(Ok(reply)) => Err(self.refused(reply).await),
         }
     }
 
     /// The next bytes of a body, within the limit for silence; `None` at its end.
-    async fn next_bytes(&self, response: &mut reqwest::Response, is_complete: bool) -> Result<Option<Bytes>, LlmError> {
+    async fn next_bytes(&self, body: &mut dyn Body, is_complete: bool) -> Result<Option<Bytes>, LlmError> {
         let limit = self.limits.silence_timeout_ms;
         let limit = if is_complete { limit.min(GOODBYE_MS) } else { limit };
-        match tokio::time::timeout(Duration::from_millis(limit), response.chunk()).await {
+        match tokio::time::timeout(Duration::from_millis(limit), body.next()).await {
             Err(_) => Err(self.silent("went silent", limit)),
-            Ok(Err(error)) => Err(LlmError::provider(
-                Tier::Transient,
-                format!("{}: the answer broke off: {}", self.name(), root_cause(&error)),
-            )),
+            Ok(Err(cause)) => {
+                Err(LlmError::provider(Tier::Transient, format!("{}: the answer broke off: {cause}", self.name)))
+            }
             Ok(Ok(bytes)) => Ok(bytes),
         }
     }
 
-    async fn refused(&self, mut response: reqwest::Response) -> LlmError {
-        let status = response.status().as_u16();
-        let headers = response.headers().clone();
+    async fn refused(&self, mut reply: Reply) -> LlmError {
         let mut body = Vec::new();
         while body.len() < ERROR_BODY_MAX {
-            match self.next_bytes(&mut response, false).await {
+            match self.next_bytes(&mut *reply.body, false).await {
                 Ok(Some(bytes)) => body.extend_from_slice(&bytes),
                 Ok(None) | Err(_) => break,
             }
         }
-        let wait = retry_after(&headers, &body, self.clock.as_ref());
-        let words = match header(&headers, "location") {
-            Some(place) if (300..400).contains(&status) => format!("it points to {}", shorten(place, 200)),
+        let wait = retry_after(&reply, &body);
+        let words = match reply.header("location") {
+            Some(place) if (300..400).contains(&reply.status) => format!("it points to {}", shorten(place, 200)),
             _ => words_of(&body),
         };
-        let mut error = classify(self.name(), status, &words, wait);
+        let mut error = classify(&self.name, reply.status, &words, wait);
         // Providers that know better than their status say so in this header.
-        if header(&headers, "x-should-retry") == Some("false") && error.tier != Tier::UserFixable {
+        if reply.header("x-should-retry") == Some("false") && error.tier != Tier::UserFixable {
             error.tier = Tier::Permanent;
         }
         error
@@ -141,29 +125,25 @@ impl HttpProvider {
 
     fn silent(&self, what: &str, limit_ms: u64) -> LlmError {
         let limit = Duration::from_millis(limit_ms);
-        LlmError::provider(Tier::Transient, format!("{} {what} for {limit:?}", self.name()))
+        LlmError::provider(Tier::Transient, format!("{} {what} for {limit:?}", self.name))
             .hint("the limits are the settings network.first_byte_timeout_ms, silence_timeout_ms and answer_timeout_ms")
     }
 
-    fn unreachable(&self, error: &reqwest::Error) -> LlmError {
-        let cause = root_cause(error);
-        LlmError::provider(
-            Tier::Transient,
-            format!("cannot reach {} at {}: {cause}", self.name(), self.endpoint.host()),
-        )
-        .hint("check the network, the proxy (HTTPS_PROXY) and the base URL; `baton doctor` shows what is in use")
+    fn unreachable(&self, cause: &str) -> LlmError {
+        LlmError::provider(Tier::Transient, format!("cannot reach {} at {}: {cause}", self.name, self.host))
+            .hint("check the network, the proxy (HTTPS_PROXY) and the base URL; `baton doctor` shows what is in use")
     }
 }
 
 #[async_trait]
 impl Provider for HttpProvider {
     async fn answer(&self, request: &Request, deltas: &mpsc::Sender<Delta>) -> Result<Answer, LlmError> {
-        let mut response = self.send(request).await?;
-        self.check_streams(&mut response).await?;
-        let ids = Arc::clone(&self.ids);
-        let mut decoder = self.endpoint.wire.decoder(Box::new(move || CallId::fresh(&*ids)));
+        let mut reply = self.send(request).await?;
+        self.check_streams(&mut reply).await?;
+        let mut body = reply.body;
+        let mut decoder = self.wire.decoder(reply.call_ids);
         let limit = Duration::from_millis(self.limits.answer_timeout_ms);
-        let reading = self.read_answer(&mut response, &mut *decoder, deltas);
+        let reading = self.read_answer(&mut *body, &mut *decoder, deltas);
         let outcome = tokio::time::timeout(limit, reading).await;
         match outcome {
             Ok(Ok(answer)) => Ok(answer),
@@ -176,18 +156,22 @@ impl Provider for HttpProvider {
             }
         }
     }
+
+    fn is_live(&self) -> bool {
+        self.transport.is_live()
+    }
 }
 
 impl HttpProvider {
     async fn read_answer(
         &self,
-        response: &mut reqwest::Response,
+        body: &mut dyn Body,
         decoder: &mut dyn Decode,
         deltas: &mpsc::Sender<Delta>,
     ) -> Result<Answer, LlmError> {
         let mut events = Vec::new();
         loop {
-            match self.next_bytes(response, decoder.is_complete()).await {
+            match self.next_bytes(body, decoder.is_complete()).await {
                 Ok(Some(bytes)) => decoder.push(&bytes, &mut events),
                 Ok(None) => decoder.finish(&mut events),
                 // Some servers say that they are done and forget to hang up.
@@ -199,90 +183,38 @@ impl HttpProvider {
                     // Nobody listening is no reason to lose the answer.
                     WireEvent::Delta(delta) => drop(deltas.send(delta).await),
                     WireEvent::Ended(answer) => return Ok(answer),
-                    WireEvent::Failed(failure) => return Err(LlmError::from_stream(self.name(), failure)),
+                    WireEvent::Failed(failure) => return Err(LlmError::from_stream(&self.name, failure)),
                 }
             }
         }
     }
 
     /// A success that is no event stream is a proxy's page or a server that does not stream.
-    async fn check_streams(&self, response: &mut reqwest::Response) -> Result<(), LlmError> {
-        let content_type = header(response.headers(), "content-type").unwrap_or_default().to_ascii_lowercase();
+    async fn check_streams(&self, reply: &mut Reply) -> Result<(), LlmError> {
+        let content_type = reply.header("content-type").unwrap_or_default().to_ascii_lowercase();
         if content_type.is_empty() || content_type.starts_with("text/event-stream") {
             return Ok(());
         }
-        let start = self.next_bytes(response, false).await.ok().flatten().unwrap_or_default();
+        let start = self.next_bytes(&mut *reply.body, false).await.ok().flatten().unwrap_or_default();
         let start = shorten(String::from_utf8_lossy(&start).trim(), 200);
         Err(LlmError::provider(
             Tier::Permanent,
-            format!(
-                "{} at {} answered with {content_type}, not with a stream: {start}",
-                self.name(),
-                self.endpoint.host()
-            ),
+            format!("{} at {} answered with {content_type}, not with a stream: {start}", self.name, self.host),
         )
         .hint("check the base URL, and whether a proxy stands in between"))
     }
 }
 
-fn header<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
-    headers.get(name)?.to_str().ok()
-}
-
-fn retry_after(headers: &HeaderMap, body: &[u8], clock: &dyn Clock) -> Option<Duration> {
-    if let Some(ms) = header(headers, "retry-after-ms").and_then(|ms| ms.parse().ok()) {
+fn retry_after(reply: &Reply, body: &[u8]) -> Option<Duration> {
+    if let Some(ms) = reply.header("retry-after-ms").and_then(|ms| ms.parse().ok()) {
         return Some(Duration::from_millis(ms));
     }
-    if let Some(value) = header(headers, "retry-after") {
-        return parse_retry_after(value, clock.now());
+    if let Some(value) = reply.header("retry-after") {
+        return parse_retry_after(value, reply.at);
     }
     // Gemini says it in the body: "retryDelay": "34s".
     let body = String::from_utf8_lossy(body);
     let (_, rest) = body.split_once("\"retryDelay\"")?;
     let seconds = rest.trim_start_matches([':', ' ', '"']).split('s').next()?;
-    parse_retry_after(seconds, clock.now())
-}
-
-/// The innermost cause: what the person can act on.
-fn root_cause(error: &reqwest::Error) -> String {
-    let mut cause: &dyn std::error::Error = error;
-    while let Some(inner) = cause.source() {
-        cause = inner;
-    }
-    let text = cause.to_string();
-    if text.is_empty() { "the connection failed".to_owned() } else { text }
-}
-
-fn client(endpoint: &Endpoint, limits: &NetworkSettings) -> Result<reqwest::Client, LlmError> {
-    let mut headers = HeaderMap::new();
-    headers.insert("content-type", HeaderValue::from_static("application/json"));
-    headers.insert("accept", HeaderValue::from_static("text/event-stream"));
-    if endpoint.wire == Wire::Anthropic {
-        headers.insert("anthropic-version", HeaderValue::from_static("2023-06-01"));
-    }
-    let unusable = |what: &str| LlmError::input(format!("{what} for {} cannot be sent in a header", endpoint.provider));
-    let mut secret = |name: &'static str, text: String| {
-        let mut value = HeaderValue::try_from(text).map_err(|_| unusable("the key"))?;
-        value.set_sensitive(true);
-        headers.insert(name, value);
-        Ok::<_, LlmError>(())
-    };
-    match &endpoint.auth {
-        Auth::None => {}
-        Auth::Header(name, key) => secret(name, key.reveal().to_owned())?,
-        Auth::Bearer(key) => secret("authorization", format!("Bearer {}", key.reveal()))?,
-    }
-    for (name, value) in &endpoint.headers {
-        let name = HeaderName::try_from(name.as_str()).map_err(|_| unusable(&format!("the header `{name}`")))?;
-        headers.insert(name, HeaderValue::try_from(value.as_str()).map_err(|_| unusable("a header's value"))?);
-    }
-    reqwest::Client::builder()
-        .user_agent(concat!("baton/", env!("CARGO_PKG_VERSION")))
-        .default_headers(headers)
-        .connect_timeout(Duration::from_millis(limits.connect_timeout_ms))
-        .tcp_nodelay(true)
-        .redirect(reqwest::redirect::Policy::none())
-        .tls_backend_preconfigured(crate::tls::config(&endpoint.base_url, limits.ca_file.as_deref())?)
-        .build()
-        .map_err(|error| LlmError::input(format!("cannot call {}: {}", endpoint.provider, root_cause(&error))))
+    parse_retry_after(seconds, reply.at)
 }

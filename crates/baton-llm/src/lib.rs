@@ -1,10 +1,11 @@
-//! Models for Baton: wire formats, providers, catalogue, retry and limits, budgets, scripted model.
+//! Models for Baton: wire formats, providers, catalogue, retry and limits, budgets, scripted model, cassettes.
 //!
 //! May use `baton-core`, `baton-config` (and `baton-guard`). It must never know tools, sessions or
 //! surfaces. Provider wire types never leave this crate; callers see [`Request`], [`Delta`] and
 //! [`Answer`] only. Every call passes the [`Gate`].
 
 mod budget;
+mod cassette;
 mod catalogue;
 mod endpoint;
 mod error;
@@ -19,16 +20,18 @@ mod request;
 mod retry;
 pub mod script;
 mod tls;
+mod transport;
 pub mod wire;
 
 pub use budget::{Budget, Caps};
+pub use cassette::{Cassette, CassetteError, Marks, Recording};
 pub use catalogue::{ALIASES, AliasSettings, Catalogue, ModelFacts, ModelInfo, ModelSettings};
 pub use endpoint::{Auth, Endpoint, Env, PRESETS, Preset, ProviderSetting, ProviderSettings, Secret};
 pub use error::{LlmError, LlmErrorKind};
 pub use gate::{CallEvent, Gate, Model};
 pub use http::{NetworkSettings, ROLE_HEADER};
 pub use model_ref::ModelRef;
-pub use models::{LlmSettings, Models, read_script};
+pub use models::{LlmSettings, Models, Opened, Tape, read_script};
 pub use provider::Provider;
 pub use rehearsal::RehearsalProvider;
 pub use request::{Abilities, Answer, Delta, Effort, Request};

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use baton_config::{ConfigError, Reader};
 use baton_core::{Clock, IdSource, Tier};
 
+use crate::cassette::{Marks, Recording, Replay, Tee};
 use crate::catalogue::{ALIASES, AliasSettings, Catalogue, ModelSettings};
 use crate::endpoint::{Endpoint, Env, PRESETS, ProviderSettings, first_with_key};
 use crate::error::LlmError;
@@ -16,6 +17,7 @@ use crate::provider::Provider;
 use crate::rehearsal::RehearsalProvider;
 use crate::retry::RetryPolicy;
 use crate::script::Script;
+use crate::transport::{Network, Transport};
 
 /// The settings of this crate.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -90,19 +92,70 @@ impl Models {
         Ok(model)
     }
 
-    /// Prepares a model to be called. Paths of scripts are relative to `cwd`.
-    pub fn open(&self, model: ModelRef, gate: &Gate, cwd: &Path, env: Env<'_>) -> Result<Model, LlmError> {
+    /// Prepares a model to be called. Paths of scripts and cassettes are relative to `cwd`.
+    pub fn open(
+        &self,
+        model: ModelRef,
+        gate: &Gate,
+        cwd: &Path,
+        env: Env<'_>,
+        tape: Tape<'_>,
+    ) -> Result<Opened, LlmError> {
+        let (clock, ids) = (Arc::clone(&self.clock), Arc::clone(&self.ids));
+        let is_rehearsal = ["script", "cassette"].contains(&model.provider.as_str());
+        if let (Some(_), true) = (tape.record, is_rehearsal) {
+            let message = format!("{model} calls no model, so there is nothing to record");
+            return Err(LlmError::input(message).hint("leave out --record, or name a real model with -m"));
+        }
+        let (mut notice, mut recording) = (None, None);
+        let mut named = model.clone();
         let provider: Arc<dyn Provider> = match model.provider.as_str() {
-            "script" => Arc::new(RehearsalProvider::new(read_script(&cwd.join(&model.name))?, Arc::clone(&self.clock))),
+            "script" => Arc::new(RehearsalProvider::new(read_script(&cwd.join(&model.name))?, clock)),
+            "cassette" => {
+                let replay = Replay::open(&cwd.join(&model.name), tape.marks, ids)?;
+                notice = Some(replay.notice());
+                let header = replay.header().clone();
+                named = ModelRef { effort: model.effort.or(header.model.effort), ..header.model };
+                let server = (named.provider.clone(), model.to_string());
+                Arc::new(HttpProvider::new(server, header.wire, self.network.clone(), Box::new(replay)))
+            }
             provider => {
                 let endpoint = Endpoint::resolve(provider, &self.providers, env)?;
-                let (clock, ids) = (Arc::clone(&self.clock), Arc::clone(&self.ids));
-                Arc::new(HttpProvider::new(endpoint, self.network.clone(), clock, ids)?)
+                let (server, wire) = ((endpoint.provider.clone(), endpoint.host()), endpoint.wire);
+                let network = Network::new(endpoint, &self.network, Arc::clone(&clock), ids)?;
+                let transport: Box<dyn Transport> = match tape.record {
+                    None => Box::new(network),
+                    Some(file) => {
+                        let (started, recorder) = Recording::create(&cwd.join(file), model, wire, tape.marks)?;
+                        recording = Some(started);
+                        Box::new(Tee { inner: network, recorder, clock })
+                    }
+                };
+                Arc::new(HttpProvider::new(server, wire, self.network.clone(), transport))
             }
         };
-        let info = self.catalogue.find(&model.provider, &model.name).cloned();
-        Ok(gate.model(model, info, provider))
+        let info = self.catalogue.find(&named.provider, &named.name).cloned();
+        Ok(Opened { model: gate.model(named, info, provider), recording, notice })
     }
+}
+
+/// What is done with the traffic of a model.
+#[derive(Debug, Clone, Default)]
+pub struct Tape<'a> {
+    /// Where to record it.
+    pub record: Option<&'a Path>,
+    /// What cassettes hold in place of keys and places.
+    pub marks: Marks,
+}
+
+/// A model that was opened.
+pub struct Opened {
+    /// The model.
+    pub model: Model,
+    /// The recording that was asked for.
+    pub recording: Option<Recording>,
+    /// What the person should know before it is called.
+    pub notice: Option<String>,
 }
 
 /// Reads a script.

@@ -12,4 +12,9 @@ pub trait Provider: Send + Sync {
     /// Makes one call. What arrives is sent to `deltas` at once; the whole answer is returned.
     /// Dropping the future cancels the call. Every wait in it has a limit.
     async fn answer(&self, request: &Request, deltas: &mpsc::Sender<Delta>) -> Result<Answer, LlmError>;
+
+    /// Whether waiting before another attempt can change what it answers.
+    fn is_live(&self) -> bool {
+        true
+    }
 }

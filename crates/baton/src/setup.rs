@@ -6,7 +6,7 @@ use std::sync::Arc;
 use baton_agent::{Environment, ModelSetting, Options, RandomIds, SystemClock, TurnLimits, find_instructions, opening};
 use baton_config::{Config, Layer, LayerKind, Places, Project, RootKind, Warning};
 use baton_core::{AgentRole, Area, Clock, EventSource, Fault, IdSource, PermissionMode, SessionId, Tier};
-use baton_llm::{Budget, Caps, Gate, LlmError, LlmSettings, Models};
+use baton_llm::{Budget, Caps, Gate, LlmError, LlmSettings, Marks, Models, Opened, Recording, Tape};
 use baton_tools::{Executor, Reach, Registry, Workspace};
 
 use crate::Global;
@@ -44,6 +44,8 @@ pub struct Request<'a> {
     pub mode: PermissionMode,
     /// What ends a turn.
     pub limits: TurnLimits,
+    /// Where the traffic with the model is recorded.
+    pub record: Option<&'a Path>,
 }
 
 impl Setup {
@@ -98,8 +100,8 @@ impl Setup {
         notices
     }
 
-    /// Everything a conversation is made of.
-    pub fn conversation(&self, request: Request<'_>) -> Result<Options, Fault> {
+    /// Everything a conversation is made of, and the recording of its traffic if one was asked for.
+    pub fn conversation(&self, request: Request<'_>) -> Result<(Options, Option<Recording>), Fault> {
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
         let ids: Arc<dyn IdSource> = Arc::new(RandomIds::default());
         let gate = Arc::new(Gate::new(self.llm.retry.clone(), Arc::clone(&clock)));
@@ -108,7 +110,8 @@ impl Setup {
         let fault = |error: LlmError| error.fault();
         let mut name = models.resolve(request.model.or(self.model.0.as_deref()), &env).map_err(fault)?;
         name.effort = request.effort.or(name.effort);
-        let model = models.open(name, &gate, &self.cwd, &env).map_err(fault)?;
+        let tape = Tape { record: request.record, marks: self.marks(&env)? };
+        let Opened { model, recording, notice } = models.open(name, &gate, &self.cwd, &env, tape).map_err(fault)?;
 
         let mode = if self.project.kind == RootKind::TooWide { PermissionMode::Plan } else { request.mode };
         let executor = Executor::new(Registry::builtin(), Arc::new(self.workspace(mode)?));
@@ -129,7 +132,7 @@ impl Setup {
         let caps = |limits: &TurnLimits| Caps { tokens: limits.tokens, usd: limits.usd };
         let process = Budget::new("process", caps(&self.limits));
         let session = Budget::new("session", caps(&request.limits));
-        Ok(Options {
+        let options = Options {
             source: EventSource::new(SessionId::fresh(&*ids), clock, ids),
             model,
             gate,
@@ -139,10 +142,23 @@ impl Setup {
             budgets: vec![process, session],
             role: AgentRole::default(),
             opening: opening(&environment, &instructions),
-            notices: self.notices().into_iter().chain(instructions.notices).collect(),
+            notices: self.notices().into_iter().chain(notice).chain(instructions.notices).collect(),
             answer_schema: None,
             is_attended: false,
-        })
+        };
+        Ok((options, recording))
+    }
+
+    /// What a cassette does not say about this person and this machine.
+    fn marks(&self, env: baton_llm::Env<'_>) -> Result<Marks, Fault> {
+        let places = [
+            ("project", Some(self.project.root.clone())),
+            ("state", Some(self.state_dir()?)),
+            ("config", Some(self.places.config_dir.clone())),
+            ("home", self.places.home.clone()),
+        ];
+        let places = places.into_iter().filter_map(|(name, place)| Some((name, place?)));
+        Ok(Marks::new(self.llm.providers.keys(env), places))
     }
 
     fn workspace(&self, mode: PermissionMode) -> Result<Workspace, Fault> {

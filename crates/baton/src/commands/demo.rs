@@ -86,10 +86,10 @@ fn rehearse(global: &Global, args: &Args, repository: &Path, temp: &Path) -> Res
     std::fs::write(&script, SCRIPT).map_err(|error| unusable(&error))?;
     let model = format!("script/{}", script.display());
     let limits = TurnLimits::default();
-    let request = Request { model: Some(&model), effort: None, mode: PermissionMode::Auto, limits };
+    let request = Request { model: Some(&model), effort: None, mode: PermissionMode::Auto, limits, record: None };
     block_on(async {
         let mut signals = Signals::new().map_err(|error| unusable(&error))?;
-        let options = setup.conversation(request)?;
+        let (options, _) = setup.conversation(request)?;
         let format = if args.json { Format::Events } else { Format::Text };
         let finish = exec(options, vec![Block::text(PROMPT)], format, &mut signals).await;
         Ok(if finish.reason == TurnReason::Done { Exit::Done } else { Exit::from(&finish) })

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use baton_agent::{AnswerSchema, TurnLimits};
 use baton_core::{Fault, PermissionMode, Usd};
 use baton_headless::{Format, Input, Signals, exec, gather};
-use baton_llm::Effort;
+use baton_llm::{Effort, Recording};
 
 use crate::exit::Exit;
 use crate::setup::{Request, Setup, block_on};
@@ -46,6 +46,9 @@ pub struct Args {
     /// The final answer must be JSON that matches the schema in this file; else it is asked for again, twice at most
     #[arg(long, value_name = "FILE", alias = "json-schema")]
     output_schema: Option<PathBuf>,
+    /// Keep the traffic with the model in a new file; -m cassette/FILE replays it without key or network
+    #[arg(long, value_name = "FILE")]
+    record: Option<PathBuf>,
     /// What may be done unasked: ask, accept-edits, plan, auto, deny, yolo
     #[arg(long, value_name = "MODE", default_value = "ask")]
     permission_mode: PermissionMode,
@@ -102,10 +105,13 @@ pub fn run(global: &Global, args: &Args) -> Result<Exit, Fault> {
         tokio::select! {
             biased;
             prepared = prepare(global, args) => {
-                let (options, prompt) = prepared?;
+                let Prepared { options, prompt, recording } = prepared?;
                 let finish = exec(options, prompt, args.format(), &mut signals).await;
                 if let Some(file) = &args.output {
                     write_answer(&global.dir.clone().unwrap_or_default().join(file), &finish.text)?;
+                }
+                if let Some(recording) = recording {
+                    recording.finish().await?;
                 }
                 Ok(Exit::from(&finish))
             }
@@ -119,7 +125,14 @@ fn write_answer(file: &Path, text: &str) -> Result<(), Fault> {
         .map_err(|error| Fault::input(format!("cannot write the answer to {}: {error}", file.display())))
 }
 
-async fn prepare(global: &Global, args: &Args) -> Result<(baton_agent::Options, Vec<baton_core::Block>), Fault> {
+/// All that a turn needs.
+struct Prepared {
+    options: baton_agent::Options,
+    prompt: Vec<baton_core::Block>,
+    recording: Option<Recording>,
+}
+
+async fn prepare(global: &Global, args: &Args) -> Result<Prepared, Fault> {
     let setup = Setup::new(global)?;
     log::start(&setup.state_dir()?, global.verbose);
     let limits = TurnLimits {
@@ -128,13 +141,19 @@ async fn prepare(global: &Global, args: &Args) -> Result<(baton_agent::Options, 
         tokens: args.max_tokens,
         seconds: args.max_time.or(setup.limits.seconds),
     };
-    let request = Request { model: args.model.as_deref(), effort: args.effort, mode: args.permission_mode, limits };
-    let mut options = setup.conversation(request)?;
+    let request = Request {
+        model: args.model.as_deref(),
+        effort: args.effort,
+        mode: args.permission_mode,
+        limits,
+        record: args.record.as_deref(),
+    };
+    let (mut options, recording) = setup.conversation(request)?;
     let input = Input { prompt: args.prompt.clone(), images: args.images.clone(), cwd: setup.cwd.clone() };
     let (prompt, notice) = gather(input).await?;
     options.notices.extend(notice);
     options.answer_schema = args.output_schema.as_deref().map(|file| read_schema(&setup.cwd.join(file))).transpose()?;
-    Ok((options, prompt))
+    Ok(Prepared { options, prompt, recording })
 }
 
 fn read_schema(file: &Path) -> Result<AnswerSchema, Fault> {
