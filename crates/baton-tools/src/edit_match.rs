@@ -18,7 +18,7 @@ pub(crate) use indent::shifted;
 
 /// Which places are meant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Places {
+pub enum Places {
     /// The only one.
     One,
     /// All of them.
@@ -28,7 +28,7 @@ pub(crate) enum Places {
 /// A difference between the given text and the file that was forgiven. Each but the last two includes those before it,
 /// except that whitespace runs replace indentation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Forgiven {
+pub enum Forgiven {
     /// `\r\n` against `\n`.
     LineEndings,
     /// Whitespace at the ends of lines.
@@ -50,7 +50,7 @@ impl Forgiven {
         [Self::LineEndings, Self::TrailingWhitespace, Self::Punctuation, Self::Indentation, Self::WhitespaceRuns];
 
     /// As the model is told.
-    pub(crate) fn name(self) -> &'static str {
+    pub fn name(self) -> &'static str {
         match self {
             Self::LineEndings => "line endings",
             Self::TrailingWhitespace => "trailing whitespace",
@@ -65,18 +65,19 @@ impl Forgiven {
 
 /// A file after an edit.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Edited {
-    pub(crate) contents: Vec<u8>,
+pub struct Edited {
+    /// All of it.
+    pub contents: Vec<u8>,
     /// How many places were replaced.
-    pub(crate) count: usize,
+    pub count: usize,
     /// Where the first replacement is in the new contents.
-    pub(crate) first: Range<usize>,
+    pub first: Range<usize>,
     /// What had to be forgiven to find it, together.
-    pub(crate) forgiven: Vec<Forgiven>,
+    pub forgiven: Vec<Forgiven>,
 }
 
 /// Replaces `old` by `new`. The error is for the model: what is wrong and what to do.
-pub(crate) fn edit(contents: &[u8], old: &str, new: &str, places: Places) -> Result<Edited, String> {
+pub fn edit(contents: &[u8], old: &str, new: &str, places: Places) -> Result<Edited, String> {
     if old == new {
         return Err("`old` and `new` are the same: there is nothing to change".to_owned());
     }

@@ -6,11 +6,11 @@
 //! To add a tool, copy a pair in `tools/`: `NAME.rs` is what it does, `NAME.md` is what the model reads.
 
 mod clean;
-mod edit_match;
+pub mod edit_match;
 mod executor;
 mod image;
 mod ledger;
-mod patch;
+pub mod patch;
 mod process;
 mod registry;
 mod regular;

@@ -2,45 +2,56 @@
 
 mod apply;
 
-pub(crate) use apply::apply;
+pub use apply::{Applied, apply};
 
 /// One file's part of a patch.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Section<'a> {
+pub struct Section<'a> {
     /// The line of the patch that it begins at, from 1.
-    pub(crate) line: usize,
-    pub(crate) path: &'a str,
-    pub(crate) action: Action<'a>,
+    pub line: usize,
+    /// Which file.
+    pub path: &'a str,
+    /// What happens to it.
+    pub action: Action<'a>,
 }
 
 /// What happens to the file.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Action<'a> {
+pub enum Action<'a> {
     /// It is made, with these lines.
     Add(Vec<&'a str>),
+    /// It is removed.
     Delete,
+    /// It is changed.
     Update {
+        /// Its new path.
         to: Option<&'a str>,
+        /// The changes, in the order of the file.
         hunks: Vec<Hunk<'a>>,
     },
 }
 
 /// A place in a file and what happens there.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct Hunk<'a> {
+pub struct Hunk<'a> {
     /// The line of the patch that it begins at, from 1.
-    pub(crate) line: usize,
+    pub line: usize,
     /// Lines that come somewhere before the place, one after the other: a class, then its method.
-    pub(crate) anchors: Vec<&'a str>,
-    pub(crate) lines: Vec<Line<'a>>,
+    pub anchors: Vec<&'a str>,
+    /// What stands there, and what shall.
+    pub lines: Vec<Line<'a>>,
     /// Whether it is at the end of the file.
-    pub(crate) at_end: bool,
+    pub at_end: bool,
 }
 
+/// One line of a hunk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Line<'a> {
+pub enum Line<'a> {
+    /// It is in the file and stays.
     Keep(&'a str),
+    /// It is in the file and goes.
     Remove(&'a str),
+    /// It is new.
     Add(&'a str),
 }
 
@@ -49,7 +60,7 @@ const END: &str = "*** End Patch";
 const END_OF_FILE: &str = "*** End of File";
 
 /// Reads a patch. The error is for the model: which line is wrong, and how.
-pub(crate) fn parse(patch: &str) -> Result<Vec<Section<'_>>, String> {
+pub fn parse(patch: &str) -> Result<Vec<Section<'_>>, String> {
     let lines: Vec<&str> = patch.split('\n').map(|line| line.strip_suffix('\r').unwrap_or(line)).collect();
     let begin = lines.iter().position(|line| line.trim() == BEGIN).ok_or(format!("the patch has no line `{BEGIN}`"))?;
     if let Some(at) = lines[..begin].iter().position(|line| !is_opening(line)) {

@@ -61,7 +61,7 @@ impl Marks {
     }
 
     /// Whether a key can be read in a text.
-    pub(super) fn has_key(&self, text: &str) -> bool {
+    pub fn has_key(&self, text: &str) -> bool {
         self.0.iter().any(|mark| !mark.is_place && text.contains(&mark.needle))
     }
 
@@ -145,7 +145,7 @@ impl Marks {
 
     /// The body of a reply with its marks. What a model says comes in pieces, so a key may be spread
     /// over many events: the texts that stand at the same place of consecutive events are read as one.
-    pub(super) fn stream(&self, body: &str) -> String {
+    pub fn stream(&self, body: &str) -> String {
         let mut lines: Vec<Line> = body.split_inclusive('\n').map(Line::new).collect();
         let mut texts = Texts::new();
         for (number, line) in lines.iter().enumerate() {
@@ -174,7 +174,7 @@ impl Marks {
     }
 
     /// Puts this machine's places where their marks stand.
-    pub(super) fn expand(&self, body: &str) -> String {
+    pub fn expand(&self, body: &str) -> String {
         let mut expanded = body.to_owned();
         for mark in self.0.iter().filter(|mark| mark.is_place) {
             expanded = expanded.replace(&mark.name, &mark.needle);

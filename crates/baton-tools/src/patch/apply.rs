@@ -45,14 +45,15 @@ impl Alike {
 
 /// A file after a patch.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Applied {
-    pub(crate) contents: Vec<u8>,
+pub struct Applied {
+    /// All of it.
+    pub contents: Vec<u8>,
     /// What the model should know: which hunks were not found as given.
-    pub(crate) remarks: Vec<String>,
+    pub remarks: Vec<String>,
 }
 
 /// Applies the hunks, which come in the order of the file. The error is for the model.
-pub(crate) fn apply(contents: &[u8], hunks: &[Hunk]) -> Result<Applied, String> {
+pub fn apply(contents: &[u8], hunks: &[Hunk]) -> Result<Applied, String> {
     let body = contents.strip_prefix(BOM).unwrap_or(contents);
     let lines: Vec<&[u8]> = body.split_inclusive(|byte| *byte == b'\n').collect();
     let mut search = Search { contents, lines: lines.iter().map(|line| without_break(line)).collect(), compared: 0 };
