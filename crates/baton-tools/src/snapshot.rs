@@ -160,7 +160,7 @@ mod tests {
         let cancel = CancellationToken::new();
         let mut transaction = Transaction::new(workspace, &cancel);
         transaction.open(name).unwrap().new = new.map(|new| new.as_bytes().to_vec());
-        transaction.commit().unwrap();
+        transaction.finish("", false).unwrap();
     }
 
     #[test]

@@ -160,13 +160,12 @@ impl<'a> Transaction<'a> {
     /// Writes all changes, or in a dry run only shows them. `said` is what the model reads about them.
     pub(crate) fn finish(&self, said: &str, is_dry: bool) -> Result<Outcome, String> {
         let diff = self.diff();
-        let text = if is_dry {
-            format!("{said}\nNothing was written (dry run). The diff would be:\n{diff}")
-        } else {
-            self.commit()?;
-            said.to_owned()
-        };
-        Ok(Outcome::ok(text).with("changes", self.changes()).with("diff", diff).with("dry_run", is_dry))
+        if is_dry {
+            let text = format!("{said}\nNothing was written (dry run). The diff would be:\n{diff}");
+            return Ok(Outcome::ok(text).with("diff", diff).with("dry_run", true));
+        }
+        self.commit()?;
+        Ok(Outcome::ok(said).with("changes", self.changes()).with("diff", diff))
     }
 
     /// Writes all changes, or none of them.

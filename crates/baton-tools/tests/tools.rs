@@ -41,10 +41,9 @@ impl Tool for Odd {
 #[tokio::test]
 async fn whatever_happens_there_is_an_answer() {
     let scene = Scene::with(Registry::builtin().with(Odd::new("flood")).with(Odd::new("crash")));
-    assert_eq!(
-        scene.error("bsh", json!({})).await,
-        "there is no tool `bsh`; the tools are: read, write, edit, bash, glob, grep, ls, multi_edit, apply_patch, flood, crash"
-    );
+    let unknown = scene.error("bsh", json!({})).await;
+    assert!(unknown.starts_with("there is no tool `bsh`; the tools are: read, write, edit, bash,"), "{unknown}");
+    assert!(unknown.ends_with(", flood, crash"), "{unknown}");
     assert_eq!(scene.error("crash", json!({})).await, "the tool `crash` crashed: on purpose");
     let flood = scene.run("flood", json!({})).await;
     assert!(flood.text.len() <= 50 * 1024 && flood.text.lines().count() <= 2_000);
