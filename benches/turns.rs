@@ -7,17 +7,19 @@
 
 #[path = "turns/agents.rs"]
 mod agents;
+mod figures;
 #[path = "turns/instant_model.rs"]
 mod instant_model;
 #[path = "turns/measure.rs"]
 mod measure;
 
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use agents::Agent;
+use figures::{median, timed};
 use instant_model::InstantModel;
-use measure::{Cost, median, time};
+use measure::Cost;
 
 /// How many tool turns the long run has.
 const TURNS: usize = 100;
@@ -31,8 +33,7 @@ fn main() {
     {
         return measure::report(program);
     }
-    // Started by `cargo test`, it only shows that it still works.
-    let (runs, turns) = if args.iter().any(|arg| arg == "--bench") { (RUNS, TURNS) } else { (1, 3) };
+    let (runs, turns) = if figures::is_full() { (RUNS, TURNS) } else { (1, 3) };
     let dir = tempfile::tempdir().unwrap();
     println!("median of {runs} runs, {turns} tool turns; ratio to Baton in brackets\n");
     println!(
@@ -46,9 +47,14 @@ fn main() {
             None => println!("{:8} did not finish its turns", agent.name),
         }
     }
-    let bash = median((0..20 * runs).map(|_| time(Command::new("bash").args(["-c", "printf x"]))).collect());
+    let bash = median((0..20 * runs).map(|_| run(Command::new("bash").args(["-c", "printf x"]))).collect());
     let turn = ours.map_or(0.0, |row| row.turn_ms);
     println!("\nbash -c alone: {bash:.2} ms; a turn of Baton is {:.1} times that", turn / bash);
+}
+
+/// How long a command takes, in milliseconds.
+fn run(command: &mut Command) -> f64 {
+    timed(|| command.stdin(Stdio::null()).output().unwrap()).0
 }
 
 #[derive(Clone)]
@@ -76,7 +82,7 @@ impl Row {
             memory.push(memory_mb);
             cpu.push(cpu_s);
         }
-        let help_ms = median((0..4 * runs).map(|_| time(Command::new(&agent.program).arg("--help"))).collect());
+        let help_ms = median((0..4 * runs).map(|_| run(Command::new(&agent.program).arg("--help"))).collect());
         Some(Self {
             first_request_ms: median(first),
             turn_ms: median(gaps),

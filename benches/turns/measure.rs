@@ -55,16 +55,3 @@ pub fn run(agent: &Agent, place: &Path, url: &str) -> (Cost, Instant) {
     let mut next = || numbers.next().unwrap_or(f64::NAN);
     (Cost { memory_mb: next(), cpu_s: next() }, started)
 }
-
-/// How long a command takes, in milliseconds.
-pub fn time(command: &mut Command) -> f64 {
-    let started = Instant::now();
-    command.stdin(Stdio::null()).output().unwrap();
-    started.elapsed().as_secs_f64() * 1000.0
-}
-
-/// The middle of the sorted values.
-pub fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
-}
