@@ -228,6 +228,9 @@ async fn glob_finds_files_newest_first() {
         ("src/**/*.rs", "src/deep/b.rs\nsrc/a.rs"),
         ("**/*.{yml,toml}", "no files match"),
         (".github/*.yml", ".github/e.yml"),
+        ("nowhere/*.rs", "no files match"),
+        // Who names it wants it.
+        ("target/*.rs", "target/d.rs"),
         (&format!("{}/src/*.rs", scene.root.display()), "src/a.rs"),
     ] {
         assert_eq!(scene.ok("glob", json!({"pattern": pattern})).await, found, "{pattern}");

@@ -57,7 +57,7 @@ fn glob(input: &Input, workspace: &Workspace, cancel: &CancellationToken) -> Res
         .compile_matcher();
     let names_hidden = pattern.split('/').any(|part| part.starts_with('.') && part != "." && part != "..");
     let hidden = if names_hidden { Hidden::Wanted } else { Hidden::Skipped };
-    let base = if absolute { fixed_part(&pattern) } else { root.clone() };
+    let base = fixed_part(if absolute { Path::new("/") } else { &root }, &pattern);
 
     // Only what is shown is kept, however much there is: the oldest is on top and goes when something newer comes.
     let newest: Mutex<BinaryHeap<(Reverse<SystemTime>, PathBuf)>> = Mutex::default();
@@ -100,9 +100,9 @@ fn resolved(pattern: &str, root: &Path, workspace: &Workspace) -> String {
     format!("{}/{}", globset::escape(base.trim_end_matches('/')), parts[fixed..].join("/"))
 }
 
-/// The directory of an absolute pattern in which everything that it can match lies.
-fn fixed_part(pattern: &str) -> PathBuf {
+/// The directory in which everything lies that a pattern can match: nothing else is looked at.
+fn fixed_part(from: &Path, pattern: &str) -> PathBuf {
     let fixed = pattern.split('/').take_while(|part| !part.contains(['*', '?', '[', '{', '\\']));
-    let path: PathBuf = std::iter::once("/").chain(fixed.filter(|part| !part.is_empty())).collect();
-    if path.is_dir() { path } else { path.parent().map(PathBuf::from).unwrap_or(path) }
+    let path = fixed.filter(|part| !part.is_empty()).fold(from.to_owned(), |path, part| path.join(part));
+    path.ancestors().find(|path| path.is_dir()).unwrap_or(from).to_owned()
 }
