@@ -49,15 +49,17 @@ fn main() {
     }
 
     let all: Vec<f64> = edits.values().flatten().copied().collect();
-    let per_second = 1_000_000.0 * all.len() as f64 / all.iter().sum::<f64>();
+    let per_second = 1_000_000.0 * f64::from(u32::try_from(all.len()).unwrap()) / all.iter().sum::<f64>();
     println!("{} edits of {files} files, none in a wrong place: {per_second:.0} edits a second\n", all.len());
     let limit = median(renamed);
-    let mut print = |name: &str, times: Vec<f64>| {
+    let print = |name: &str, times: Vec<f64>| {
         let (count, time) = (times.len(), median(times));
         println!("{name:82} {count:>6} {:>18}", format!("{time:.0} µs ({:.1}x)", time / limit));
     };
     println!("{:82} {:>6} {:>18}", "", "", "median");
-    edits.into_iter().for_each(|(name, times)| print(&name, times));
+    for (name, times) in edits {
+        print(&name, times);
+    }
     print("all edits", all);
     print("reading and writing the file", plain);
     print("reading it, writing a new one beside it, renaming that: as an edit must", vec![limit]);

@@ -20,7 +20,7 @@ const CHUNKS: [usize; 2] = [16 * 1024, 256];
 
 fn main() {
     let (runs, bytes) = if figures::is_full() { (RUNS, BYTES) } else { (1, 200_000) };
-    println!("median of {runs} runs, {:.1} MB each; ratio to Baton in brackets\n", bytes as f64 / 1e6);
+    println!("median of {runs} runs, {} KB each; ratio to Baton in brackets\n", bytes / 1000);
     println!(
         "{:10} {:>22} {:>22} {:>22} {:>24}",
         "", "baton, 16 KiB chunks", "256 B chunks", "serde_json Value", "memchr lines"
@@ -33,7 +33,7 @@ fn main() {
                 assert_eq!(count, expected, "{wire:?}");
                 ms
             });
-            stream.bytes.len() as f64 / 1000.0 / median(times.collect())
+            f64::from(u32::try_from(stream.bytes.len()).unwrap()) / 1000.0 / median(times.collect())
         };
         let [large, small] = CHUNKS.map(|chunk| speed(&|| decode(wire, &stream.bytes, chunk), stream.deltas));
         let values = speed(&|| values(&stream.bytes), stream.events);

@@ -25,13 +25,13 @@ const PIECES: [&str; 6] = [
 /// An answer of about this many bytes.
 pub fn stream(wire: Wire, bytes: usize) -> Stream {
     let mut stream = Stream { bytes: Vec::with_capacity(bytes + 4096), lines: 0, events: 0, deltas: 0 };
-    head(wire).iter().for_each(|event| stream.push(event));
+    stream.extend(head(wire));
     let mut pieces = PIECES.iter().cycle();
     while stream.bytes.len() < bytes / 2 {
         stream.push(&text(wire, pieces.next().unwrap()));
         stream.deltas += 1;
     }
-    call(wire).iter().for_each(|event| stream.push(event));
+    stream.extend(call(wire));
     stream.deltas += 1;
     if wire == Wire::Gemini {
         // It sends the whole input at once.
@@ -46,11 +46,17 @@ pub fn stream(wire: Wire, bytes: usize) -> Stream {
         }
         stream.push(&input(wire, "\"}"));
     }
-    tail(wire).iter().for_each(|event| stream.push(event));
+    stream.extend(tail(wire));
     stream
 }
 
 impl Stream {
+    fn extend(&mut self, events: Vec<Value>) {
+        for event in events {
+            self.push(&event);
+        }
+    }
+
     fn push(&mut self, event: &Value) {
         let name = event["type"].as_str().map(|name| format!("event: {name}\n"));
         let text = format!("{}data: {event}\n\n", name.as_deref().unwrap_or_default());

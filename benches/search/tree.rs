@@ -21,10 +21,10 @@ pub fn make(root: &Path, files: usize) {
         let (crate_, module) = (n / 500, n / 25 % 20);
         let top = if n % 40 == 7 { "build" } else { "crates" };
         let dir = root.join(format!("{top}/c{crate_}/src/m{module}"));
-        if n % 25 == 0 || !dir.is_dir() {
+        if n.is_multiple_of(25) || !dir.is_dir() {
             fs::create_dir_all(&dir).unwrap();
         }
-        if n % 250 == 0 {
+        if n.is_multiple_of(250) {
             fs::write(dir.join(".gitignore"), "generated_*\n!generated_kept*\n").unwrap();
         }
         let name = match n % 50 {

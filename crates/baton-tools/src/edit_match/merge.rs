@@ -18,7 +18,9 @@ pub(super) fn merged(place: &[u8], old: &str, new: &str, shifted: &str, line_bre
     let place: Vec<&[u8]> = place.split_inclusive(|byte| *byte == b'\n').collect();
     let mut out = Vec::with_capacity(new_text.len());
     if place.len() != old.len() {
-        shifted.iter().for_each(|line| push(&mut out, line, line_break));
+        for line in shifted {
+            push(&mut out, line, line_break);
+        }
         return out;
     }
     let break_at = |at: usize| {
@@ -32,7 +34,9 @@ pub(super) fn merged(place: &[u8], old: &str, new: &str, shifted: &str, line_bre
             DiffOp::Delete { .. } => {}
             DiffOp::Insert { old_index, new_index, new_len } => {
                 let end = break_at(old_index.saturating_sub(1));
-                shifted[new_index..new_index + new_len].iter().for_each(|line| push(&mut out, line, end));
+                for line in &shifted[new_index..new_index + new_len] {
+                    push(&mut out, line, end);
+                }
             }
             DiffOp::Replace { old_index, old_len, new_index, new_len } => {
                 for (at, line) in shifted[new_index..new_index + new_len].iter().enumerate() {

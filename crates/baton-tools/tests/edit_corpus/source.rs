@@ -84,7 +84,7 @@ impl Source {
             rows,
             function: first + functions / 2 * FUNCTION_ROWS,
             bom: n / 48 % 2 == 1,
-            final_break: n / 96 % 2 == 0,
+            final_break: (n / 96).is_multiple_of(2),
             windows_majority: n % 2 == 1,
         }
     }
@@ -99,7 +99,7 @@ impl Source {
         let windows = match self.ending {
             Ending::Unix => false,
             Ending::Windows => true,
-            Ending::Mixed => (at % 3 == 0) != self.windows_majority,
+            Ending::Mixed => at.is_multiple_of(3) != self.windows_majority,
         };
         if windows { "\r\n" } else { "\n" }
     }
@@ -136,13 +136,13 @@ fn function(k: usize, script: Script, tabs: bool) -> Vec<Row> {
     let rows = [
         (0, format!("function step_{k}(a, b) {{"), ""),
         (1, format!("let total_{k}   = a + {k};"), ""),
-        (1, format!("if (total_{k} > b) {{"), if k % 2 == 0 { "  " } else { "\t" }),
+        (1, format!("if (total_{k} > b) {{"), if k.is_multiple_of(2) { "  " } else { "\t" }),
         (2, format!("log(\"{words} {k}\");"), ""),
         (1, "}".to_owned(), ""),
         (1, format!("retry_{k}(a);"), ""),
         (1, format!("check_{k}(b);"), ""),
         (1, "cleanup(a);".to_owned(), ""),
-        (1, "close(b);".to_owned(), if k % 3 == 0 { " " } else { "" }),
+        (1, "close(b);".to_owned(), if k.is_multiple_of(3) { " " } else { "" }),
         (k % 2 + 1, format!("note({});", 100 + k / 2), ""),
         (k % 2 + 1, format!("done({});", 100 + k / 2), ""),
         (0, "}".to_owned(), ""),
