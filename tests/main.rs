@@ -5,6 +5,7 @@
 
 mod support;
 
+mod background;
 mod bad_input;
 mod cassettes;
 mod command_line;

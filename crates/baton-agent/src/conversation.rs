@@ -52,7 +52,8 @@ pub struct Options {
     pub is_attended: bool,
 }
 
-/// A handle to a running conversation. When it is dropped, the turn is cancelled and the conversation ends.
+/// A handle to a running conversation. When it is dropped, the turn is cancelled and the conversation ends; what the agent
+/// keeps running in the background ends with it.
 pub struct Conversation {
     ops: mpsc::Sender<Op>,
 }
@@ -61,7 +62,7 @@ pub struct Conversation {
 pub struct Events(mpsc::Receiver<Event>);
 
 impl Events {
-    /// The next event; `None` when the conversation has ended.
+    /// The next event; `None` when the conversation has ended and nothing runs any more that should not.
     pub async fn next(&mut self) -> Option<Event> {
         self.0.recv().await
     }
@@ -113,6 +114,7 @@ async fn run(options: Options, mut inbox: mpsc::Receiver<Op>, sender: mpsc::Send
         events.emit_lone(EventBody::Noticed { text }).await;
     }
     let approvals = Arc::new(Approvals::new(events.clone(), options.is_attended));
+    let background = options.executor.workspace().background().clone();
     let mut agent = Agent {
         request: first_request(&options),
         events,
@@ -135,13 +137,14 @@ async fn run(options: Options, mut inbox: mpsc::Receiver<Op>, sender: mpsc::Send
                 Some(Op::Prompt { content } | Op::Steer { content }) => content,
                 // There is nothing to cancel, and nothing was asked.
                 Some(Op::Cancel | Op::Answer { .. }) => continue,
-                None => return,
+                None => break,
             },
         };
         let (cancel, steering) = (CancellationToken::new(), Steering::default());
         let turn = agent.turn(content, &cancel, &steering);
-        tokio::pin!(turn);
-        let mut is_open = true;
+        let ending = background.end();
+        tokio::pin!(turn, ending);
+        let (mut is_open, mut has_ended) = (true, false);
         loop {
             tokio::select! {
                 () = &mut turn => break,
@@ -158,6 +161,8 @@ async fn run(options: Options, mut inbox: mpsc::Receiver<Op>, sender: mpsc::Send
                         cancel.cancel();
                     }
                 },
+                // The session ends with this turn, and both need their time.
+                () = &mut ending, if !is_open && !has_ended => has_ended = true,
             }
         }
         let unheard = steering.take();
@@ -165,6 +170,7 @@ async fn run(options: Options, mut inbox: mpsc::Receiver<Op>, sender: mpsc::Send
             waiting.push_front(unheard);
         }
     }
+    background.end().await;
 }
 
 fn session_started(options: &Options) -> EventBody {

@@ -3,7 +3,7 @@
 use std::io;
 use std::time::Duration;
 
-use baton_agent::{Conversation, Options};
+use baton_agent::{Conversation, Events, Options};
 use baton_core::{Block, EventBody, Fault, Op, TurnReason};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, sleep_until};
@@ -15,6 +15,9 @@ use crate::signals::{Signal, Signals};
 const WAITING_MAX: usize = 256;
 /// How long the last words may take after a signal, when nobody reads them.
 const LAST_WORDS: Duration = Duration::from_millis(500);
+
+/// How long the end of the session may take: a little more than the most stubborn background processes need.
+const END_MAX: Duration = Duration::from_secs(10);
 
 /// How an `exec` ended.
 #[derive(Debug, Clone, PartialEq)]
@@ -30,10 +33,11 @@ pub struct Finish {
 }
 
 /// Runs one prompt to its end. A first signal cancels the turn and lets tools clean up; a second
-/// one kills whatever is left.
+/// one kills whatever is left. What ran in the background has ended when this returns.
 pub async fn exec(options: Options, prompt: Vec<Block>, format: Format, signals: &mut Signals) -> Finish {
     let (conversation, mut events) = Conversation::start(options);
     conversation.submit(Op::Prompt { content: prompt }).await;
+    let mut conversation = Some(conversation);
     let (mut writer, mut written) = Writer::start(format);
     let mut finish = Finish { reason: TurnReason::Error, text: String::new(), fault: None, signal: None };
     let mut every_second = tokio::time::interval(Duration::from_secs(1));
@@ -61,7 +65,7 @@ pub async fn exec(options: Options, prompt: Vec<Block>, format: Format, signals:
                 is_gone = true;
                 finish.fault = failed.unwrap_or(Ok(())).err().map(|error| unwritable(&error));
                 writer.give_up();
-                conversation.submit(Op::Cancel).await;
+                conversation = None;
             }
             signal = signals.next() => {
                 if finish.signal.replace(signal).is_some() {
@@ -73,7 +77,7 @@ pub async fn exec(options: Options, prompt: Vec<Block>, format: Format, signals:
                 // From here on what cannot be written is dropped: a reader that sleeps must not keep us.
                 writer.give_up();
                 writer.show(Shown::Stopping);
-                conversation.submit(Op::Cancel).await;
+                conversation = None;
             }
             () = sleep_until(last_moment.unwrap_or_else(Instant::now)), if last_moment.is_some() => {
                 finish.reason = TurnReason::Cancelled;
@@ -85,23 +89,39 @@ pub async fn exec(options: Options, prompt: Vec<Block>, format: Format, signals:
             break;
         }
     }
-    drop(writer);
+    drop((writer, conversation));
     if is_gone {
-        return finish;
-    }
-    if finish.signal.is_some() {
+        // There is nobody to tell more.
+    } else if finish.signal.is_some() {
         drop(tokio::time::timeout(LAST_WORDS, written).await);
-        return finish;
+    } else {
+        // Everything is written, or a signal says not to wait for a reader that sleeps.
+        tokio::select! {
+            outcome = written => if let Ok(Err(error)) = outcome {
+                finish.fault = Some(unwritable(&error));
+                finish.reason = TurnReason::Error;
+            },
+            signal = signals.next() => finish.signal = Some(signal),
+        }
     }
-    // Everything is written, or a signal says not to wait for a reader that sleeps.
-    tokio::select! {
-        outcome = written => if let Ok(Err(error)) = outcome {
-            finish.fault = Some(unwritable(&error));
-            finish.reason = TurnReason::Error;
-        },
-        signal = signals.next() => finish.signal = Some(signal),
+    if let Some(signal) = ended(events, signals).await {
+        finish.signal = Some(signal);
     }
     finish
+}
+
+/// Waits until what ran in the background has ended; a signal ends it at once.
+async fn ended(mut events: Events, signals: &mut Signals) -> Option<Signal> {
+    let over = async { while events.next().await.is_some() {} };
+    tokio::pin!(over);
+    let signal = tokio::select! {
+        () = &mut over => return None,
+        signal = signals.next() => Some(signal),
+        () = tokio::time::sleep(END_MAX) => None,
+    };
+    baton_tools::kill_all_now();
+    drop(tokio::time::timeout(LAST_WORDS, over).await);
+    signal
 }
 
 fn unwritable(error: &io::Error) -> Fault {

@@ -60,6 +60,15 @@ impl Cleaner {
         &self.overwritten
     }
 
+    /// Adds what there is of the line that is being written; it can no longer be overwritten.
+    pub(crate) fn flush(&mut self, out: &mut String) {
+        if !self.line.is_empty() {
+            out.push_str(&self.line);
+            self.line.clear();
+            self.passed_on = true;
+        }
+    }
+
     /// Adds the last line, which no line break ended.
     pub(crate) fn finish(mut self, out: &mut String) {
         if !self.split.is_empty() {

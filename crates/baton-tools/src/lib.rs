@@ -5,6 +5,7 @@
 //!
 //! To add a tool, copy a pair in `tools/`: `NAME.rs` is what it does, `NAME.md` is what the model reads.
 
+mod background;
 mod clean;
 pub mod edit_match;
 mod executor;
@@ -24,6 +25,7 @@ mod transaction;
 mod typed;
 mod workspace;
 
+pub use background::{Background, BackgroundProcess};
 pub use executor::Executor;
 pub use image::{IMAGE_BYTES_MAX, check_image, image_type};
 pub use process::{kill_all_now, protect_memory};

@@ -2,28 +2,38 @@
 
 mod capture;
 mod environment;
+mod job;
+mod log;
+mod source;
+mod spawn;
 mod tree;
 
 use std::ffi::OsString;
 use std::io;
 use std::os::unix::ffi::OsStringExt;
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
-use std::process::{ExitStatus, Stdio};
-use std::sync::{Arc, LazyLock};
+use std::process::ExitStatus;
+use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::process::{DumpableBehavior, Signal, set_dumpable_behavior};
-use tokio::process::{Child, Command};
+use tokio::process::Child;
 use tokio::time::{Instant, sleep_until};
 
 use crate::CallContext;
 use crate::shape::Shaped;
 use crate::spool::Kept;
 use capture::Capture;
-use environment::child_environment;
+use source::{Sink, Source};
+use spawn::Shell;
 use tree::Call;
 
+pub(crate) use job::{Job, Start};
+pub(crate) use log::Phase;
+pub(crate) use spawn::runs_in;
 pub use tree::kill_all_now;
+pub(crate) use tree::{now, sweep};
 
 /// Runs the command it is given as an argument and leaves behind where that ended up. A trap, since the command may call
 /// `exit`; `set --`, so that the command does not find itself in `$1`; no process is started for any of this.
@@ -101,26 +111,13 @@ pub(crate) struct Finished {
 /// Runs a command in `cwd` until it and everything it started has ended.
 pub(crate) async fn run(command: &str, cwd: &Path, limits: &Limits, cx: &CallContext) -> io::Result<Finished> {
     let start = Instant::now();
-    let call = Arc::new(Call::begin()?);
-    let cwd_file = cx.workspace.temp().join(format!("cwd.{}", call.mark()));
     let (reader, writer) = io::pipe()?;
-    let inherited = std::env::vars_os().filter(|(name, _)| name != "TMPDIR");
-    let mut environment = child_environment(inherited, cx.workspace.hidden_env());
-    environment.push((tree::MARK.into(), call.mark().into()));
-    environment.push((CWD_FILE.into(), cwd_file.clone().into()));
-    environment.push(("TMPDIR".into(), cx.workspace.temp().into()));
-    let child = Command::new(&*SHELL)
-        .args(["-c", WRAPPER, "bash", command])
-        .current_dir(cwd)
-        .env_clear()
-        .envs(environment)
-        .stdin(Stdio::null())
-        .stdout(writer.try_clone()?)
-        .stderr(writer)
-        .process_group(0)
-        .spawn()?;
-    call.started(child.id());
-    let mut running = Running { child, status: None, capture: Capture::new(reader, cx)?, call };
+    let call = Arc::new(Call::begin(&reader)?);
+    let cwd_file = cx.workspace.temp().join(format!("cwd.{}", call.mark()));
+    let vars = vec![(CWD_FILE.into(), cwd_file.clone().into())];
+    let shell = Shell { call: &call, workspace: &cx.workspace, cwd, vars, is_kept: false };
+    let child = shell.spawn(&["-c", WRAPPER, "bash", command], writer)?;
+    let mut running = Running { child, status: None, source: Source::pipe(reader)?, sink: Capture::new(cx), call };
 
     let ending = running.watch(limits, start, cx).await?;
     let kill = (Signal::KILL, KILL_GRACE);
@@ -136,28 +133,29 @@ pub(crate) async fn run(command: &str, cwd: &Path, limits: &Limits, cx: &CallCon
         }
     };
     running.call.finish();
-    running.capture.drain(DRAIN_TIME_MAX).await;
-    let Running { status, capture, .. } = running;
-    let (output, kept) = capture.finish().await;
+    running.drain(DRAIN_TIME_MAX).await;
+    let Running { status, sink, .. } = running;
+    let (output, kept) = sink.finish().await;
     Ok(Finished { ending, status, output, kept, leftovers, survivors, cwd: told(&cwd_file), duration: start.elapsed() })
 }
 
 /// A command that runs.
-struct Running {
+struct Running<S> {
     child: Child,
     status: Option<ExitStatus>,
-    capture: Capture,
+    source: Source,
+    sink: S,
     call: Arc<Call>,
 }
 
-impl Running {
+impl Running<Capture> {
     /// Follows the command until it has ended or has to.
     async fn watch(&mut self, limits: &Limits, start: Instant, cx: &CallContext) -> io::Result<Ending> {
         loop {
-            let idle_end = self.capture.last_real() + limits.idle;
+            let idle_end = self.sink.last_real() + limits.idle;
             let total_end = start + limits.total;
             let deadline = idle_end.min(total_end);
-            let wake = self.capture.report_at().map_or(deadline, |report| report.min(deadline));
+            let wake = self.sink.report_at().map_or(deadline, |report| report.min(deadline));
             tokio::select! {
                 biased;
                 () = cx.cancel.cancelled() => return Ok(Ending::Cancelled),
@@ -165,7 +163,7 @@ impl Running {
                     self.status = Some(status?);
                     return Ok(Ending::Exited);
                 }
-                () = self.capture.read(), if self.capture.is_open() => self.capture.absorb().await,
+                () = self.source.read(), if self.source.is_open() => self.absorb().await,
                 () = sleep_until(wake) => {
                     let now = Instant::now();
                     if now >= total_end {
@@ -174,9 +172,25 @@ impl Running {
                     if now >= idle_end {
                         return Ok(Ending::Idle);
                     }
-                    self.capture.report_due();
+                    self.sink.report_due();
                 }
             }
+        }
+    }
+}
+
+impl<S: Sink> Running<S> {
+    /// Takes in what was read.
+    async fn absorb(&mut self) {
+        self.sink.take(self.source.bytes()).await;
+        self.source.clear();
+    }
+
+    /// Takes in what can still be read, but does not wait for the end if somebody holds the pipe open.
+    async fn drain(&mut self, time_max: Duration) {
+        let deadline = Instant::now() + time_max;
+        while self.source.is_open() && tokio::time::timeout_at(deadline, self.source.read()).await.is_ok() {
+            self.absorb().await;
         }
     }
 
@@ -211,7 +225,7 @@ impl Running {
                     self.status = Some(status?);
                     return Ok(());
                 }
-                () = self.capture.read(), if self.capture.is_open() => self.capture.absorb().await,
+                () = self.source.read(), if self.source.is_open() => self.absorb().await,
             }
         }
     }
@@ -235,6 +249,15 @@ impl Running {
     }
 }
 
+/// How a command ended by itself.
+pub(crate) fn status_in_words(status: Option<ExitStatus>) -> String {
+    match (status.and_then(|status| status.code()), status.and_then(|status| status.signal())) {
+        (Some(code), _) => format!("exit {code}"),
+        (None, Some(signal)) => format!("ended by signal {signal}"),
+        (None, None) => "ended, it is not known how".to_owned(),
+    }
+}
+
 /// The directory that the wrapper wrote down. A few bytes, just written: not worth a hop to another thread.
 fn told(file: &Path) -> Option<PathBuf> {
     let mut path = std::fs::read(file).ok()?;
@@ -243,12 +266,3 @@ fn told(file: &Path) -> Option<PathBuf> {
     path.pop_if(|last| *last == b'\n');
     Some(PathBuf::from(OsString::from_vec(path)))
 }
-
-/// Bash, or what there is.
-static SHELL: LazyLock<PathBuf> = LazyLock::new(|| {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    std::env::split_paths(&path)
-        .map(|dir| dir.join("bash"))
-        .find(|bash| bash.is_absolute() && bash.is_file())
-        .unwrap_or_else(|| PathBuf::from("/bin/sh"))
-});

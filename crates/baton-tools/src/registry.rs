@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use baton_core::ToolSpec;
 
-use crate::tools::{ApplyPatch, AskUser, Bash, Edit, Glob, Grep, Ls, MultiEdit, Read, Todo, Write};
+use crate::tools::{ApplyPatch, AskUser, Bash, BashBackground, Edit, Glob, Grep, Ls, MultiEdit, Read, Todo, Write};
 use crate::{Tool, Typed};
 
 /// Tools by name, in a fixed order: the model's prompt cache depends on it.
@@ -21,6 +21,7 @@ impl Registry {
             .with(Typed::new(Write))
             .with(Typed::new(Edit))
             .with(Typed::new(Bash::default()))
+            .with(Typed::new(BashBackground))
             .with(Typed::new(Glob))
             .with(Typed::new(Grep))
             .with(Typed::new(Ls))
@@ -79,10 +80,23 @@ mod tests {
         let registry = Registry::builtin();
         assert_eq!(
             registry.names().collect::<Vec<_>>(),
-            ["read", "write", "edit", "bash", "glob", "grep", "ls", "multi_edit", "apply_patch", "todo", "ask_user"]
+            [
+                "read",
+                "write",
+                "edit",
+                "bash",
+                "bash_background",
+                "glob",
+                "grep",
+                "ls",
+                "multi_edit",
+                "apply_patch",
+                "todo",
+                "ask_user"
+            ]
         );
         let replaced = registry.with(Typed::new(Edit));
         assert_eq!(replaced.names().nth(2), Some("edit"));
-        assert_eq!(replaced.names().count(), 11);
+        assert_eq!(replaced.names().count(), 12);
     }
 }

@@ -127,6 +127,21 @@ impl HeadTail {
         }
     }
 
+    /// Whether something came in.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.bytes == 0
+    }
+
+    /// How many lines came in.
+    pub(crate) fn lines(&self) -> usize {
+        self.breaks
+    }
+
+    /// What is held, in order; there may be a gap after the first piece.
+    pub(crate) fn held(&self) -> [&str; 2] {
+        [&self.head, &self.tail]
+    }
+
     /// Whether something will be left out.
     pub(crate) fn is_cut(&self) -> bool {
         self.cut

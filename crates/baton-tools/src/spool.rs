@@ -11,7 +11,7 @@ use tokio::fs::File;
 use tokio::io::AsyncWriteExt;
 
 /// The largest file.
-const FILE_MAX: usize = 64 * 1024 * 1024;
+pub(crate) const FILE_MAX: usize = 64 * 1024 * 1024;
 /// The largest sum of all files; beyond it the oldest go.
 const TOTAL_MAX: u64 = 512 * 1024 * 1024;
 
@@ -43,9 +43,13 @@ pub(crate) enum Kept {
 impl Spool {
     /// Will keep the output of this call in this directory.
     pub(crate) fn new(dir: &Path, call: &str) -> Self {
-        let safe = |c: char| if c.is_ascii_alphanumeric() || c == '_' { c } else { '-' };
-        let name = call.chars().take(64).map(safe).collect();
-        Self { dir: dir.to_owned(), name, state: State::Waiting(String::new()) }
+        Self { dir: dir.to_owned(), name: name(call), state: State::Waiting(String::new()) }
+    }
+
+    /// Keeps everything in this file, which is new.
+    pub(crate) fn at(file: fs::File, path: PathBuf) -> Self {
+        let state = State::Open { file: File::from_std(file), path, written: 0 };
+        Self { dir: PathBuf::new(), name: String::new(), state }
     }
 
     /// Takes the next piece. `needed` once the result does not show everything.
@@ -108,6 +112,17 @@ impl Kept {
             meta.insert("output_path".to_owned(), path.display().to_string().into());
         }
     }
+}
+
+fn name(call: &str) -> String {
+    let safe = |c: char| if c.is_ascii_alphanumeric() || c == '_' { c } else { '-' };
+    call.chars().take(64).map(safe).collect()
+}
+
+/// Makes a file for the output of this call in this directory.
+pub(crate) async fn file_for(dir: &Path, call: &str) -> io::Result<(fs::File, PathBuf)> {
+    let (dir, name) = (dir.to_owned(), name(call));
+    crate::blocking(move || create(&dir, &name)).await
 }
 
 /// Makes a new file that only the person can read, and room for it.

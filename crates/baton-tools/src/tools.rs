@@ -3,6 +3,7 @@
 mod apply_patch;
 mod ask_user;
 mod bash;
+mod bash_background;
 mod edit;
 mod glob;
 mod grep;
@@ -16,6 +17,7 @@ mod write;
 pub(crate) use apply_patch::ApplyPatch;
 pub(crate) use ask_user::AskUser;
 pub(crate) use bash::Bash;
+pub(crate) use bash_background::BashBackground;
 pub(crate) use edit::Edit;
 pub(crate) use glob::Glob;
 pub(crate) use grep::Grep;

@@ -8,6 +8,7 @@ use std::sync::{Mutex, PoisonError};
 
 use tempfile::TempDir;
 
+use crate::Background;
 use crate::ledger::Ledger;
 use crate::snapshot::Snapshot;
 
@@ -35,6 +36,7 @@ pub struct Workspace {
     cwd: Mutex<PathBuf>,
     ledger: Ledger,
     snapshot: Snapshot,
+    background: Background,
 }
 
 impl Workspace {
@@ -50,6 +52,7 @@ impl Workspace {
             temp: tempfile::Builder::new().prefix("baton-").permissions(Permissions::from_mode(0o700)).tempdir()?,
             ledger: Ledger::default(),
             snapshot: Snapshot::default(),
+            background: Background::default(),
             root,
         })
     }
@@ -101,6 +104,11 @@ impl Workspace {
     /// The names of the variables that commands do not get.
     pub(crate) fn hidden_env(&self) -> &[String] {
         &self.hidden_env
+    }
+
+    /// What the agent keeps running.
+    pub fn background(&self) -> &Background {
+        &self.background
     }
 
     pub(crate) fn ledger(&self) -> &Ledger {

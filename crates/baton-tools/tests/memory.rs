@@ -50,6 +50,17 @@ async fn floods_take_no_memory() {
         let text = scene.ok("bash", json!({"command": format!("{source} | head -c {FLOOD_BYTES}")})).await;
         assert!(text.len() <= 50 * 1024 && text.contains("output: "), "{text}");
     }
+    // Nobody reads it, and it goes on to its end.
+    for id in 1..=2 {
+        let command = format!("yes some longer line of output | head -c {FLOOD_BYTES}; touch through");
+        scene.ok("bash_background", json!({"command": command, "keep": id == 2, "wait": 0})).await;
+        while !scene.root.join("through").exists() {
+            tokio::task::yield_now().await;
+        }
+        fs::remove_file(scene.root.join("through")).unwrap();
+        let text = scene.ok("bash_background", json!({"id": id, "wait": 60})).await;
+        assert!(text.len() <= 50 * 1024 && text.contains("output: "), "{text}");
+    }
     let grown = peak() - before;
     assert!(grown < FLOOD / 2, "{FLOOD} MiB of output: {grown} MiB");
     println!("grown by {grown} MiB");

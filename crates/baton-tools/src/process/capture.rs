@@ -1,29 +1,22 @@
 //! Capturing: what a command prints is cleaned, shaped, kept, watched for life, and reported while it runs.
 
-use std::io::{self, PipeReader};
-use std::os::fd::OwnedFd;
 use std::time::Duration;
 
-use tokio::io::AsyncReadExt;
-use tokio::net::unix::pipe::Receiver;
 use tokio::time::Instant;
 
+use super::source::Sink;
 use crate::CallContext;
 use crate::Progress;
 use crate::clean::Cleaner;
 use crate::shape::{HeadTail, Shaped};
 use crate::spool::{Kept, Spool};
 
-const READ_BYTES: usize = 64 * 1024;
 const REPORT_EVERY: Duration = Duration::from_millis(50);
 /// Reports are for people to watch: of a flood they get the latest part.
 const REPORT_BYTES_MAX: usize = 16 * 1024;
 
 /// The output of one command.
 pub(super) struct Capture {
-    pipe: Receiver,
-    buffer: Vec<u8>,
-    open: bool,
     cleaner: Cleaner,
     shaper: HeadTail,
     spool: Spool,
@@ -35,12 +28,9 @@ pub(super) struct Capture {
 }
 
 impl Capture {
-    /// Reads this pipe.
-    pub(super) fn new(pipe: PipeReader, cx: &CallContext) -> io::Result<Self> {
-        Ok(Self {
-            pipe: Receiver::from_owned_fd(OwnedFd::from(pipe))?,
-            buffer: Vec::with_capacity(READ_BYTES),
-            open: true,
+    /// Captures what this call prints.
+    pub(super) fn new(cx: &CallContext) -> Self {
+        Self {
             cleaner: Cleaner::default(),
             shaper: HeadTail::default(),
             spool: Spool::new(cx.workspace.outputs(), cx.call.as_str()),
@@ -49,12 +39,7 @@ impl Capture {
             report_at: None,
             last_line: String::new(),
             last_real: Instant::now(),
-        })
-    }
-
-    /// Whether more can come.
-    pub(super) fn is_open(&self) -> bool {
-        self.open
+        }
     }
 
     /// When something was printed last that shows progress.
@@ -65,22 +50,6 @@ impl Capture {
     /// When the next report is due, if there is something to report.
     pub(super) fn report_at(&self) -> Option<Instant> {
         self.report_at
-    }
-
-    /// Waits for bytes. Nothing is lost if this is dropped half-way; [`Self::absorb`] must follow.
-    pub(super) async fn read(&mut self) {
-        // A pipe that cannot be read any more has ended.
-        self.open = self.pipe.read_buf(&mut self.buffer).await.is_ok_and(|count| count > 0);
-    }
-
-    /// Takes in what was read.
-    pub(super) async fn absorb(&mut self) {
-        let mut text = String::with_capacity(self.buffer.len());
-        self.cleaner.push(&self.buffer, &mut text);
-        self.buffer.clear();
-        self.watch(&text);
-        self.keep(&text).await;
-        self.report(&text);
     }
 
     async fn keep(&mut self, text: &str) {
@@ -123,20 +92,22 @@ impl Capture {
         self.report("");
     }
 
-    /// Takes in what is still in the pipe, but does not wait for the end if somebody holds it open.
-    pub(super) async fn drain(&mut self, time_max: Duration) {
-        let deadline = Instant::now() + time_max;
-        while self.open && tokio::time::timeout_at(deadline, self.read()).await.is_ok() {
-            self.absorb().await;
-        }
-    }
-
     /// What became of it all. The last report is left to the result.
     pub(super) async fn finish(mut self) -> (Shaped, Kept) {
         let mut text = String::new();
         std::mem::take(&mut self.cleaner).finish(&mut text);
         self.keep(&text).await;
         (self.shaper.finish(), self.spool.finish().await)
+    }
+}
+
+impl Sink for Capture {
+    async fn take(&mut self, bytes: &[u8]) {
+        let mut text = String::with_capacity(bytes.len());
+        self.cleaner.push(bytes, &mut text);
+        self.watch(&text);
+        self.keep(&text).await;
+        self.report(&text);
     }
 }
 

@@ -1,18 +1,23 @@
 //! The process tree: which processes belong to which call, and how none of them escapes.
 //!
 //! Baton is a child subreaper, so whatever a command leaves behind becomes a child of Baton when its parent ends. Such an
-//! orphan is attributed by a variable in its environment, or by the process group of the shell that started it. One that
-//! hid both, in a session of its own, is a stray: it is ended when no other call runs that it could belong to. All this
-//! is process-wide by nature, and so is its state.
+//! orphan is attributed by a variable in its environment, by the process group of the shell that started it, or by the
+//! pipe of its call that it still prints to. One that hid all three, in a session of its own, is a stray: it is ended
+//! when no other call runs that it could belong to. A background process is such a call for as long as it runs, so a
+//! stray that began meanwhile ends with it, at the latest; one that may be of a call that is kept outlives Baton. All
+//! this is process-wide by nature, and so is its state.
 
 use std::collections::HashSet;
 use std::fs;
 use std::hash::{BuildHasher, RandomState};
 use std::io;
+use std::os::fd::AsFd;
+use std::path::Path;
 use std::process;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 
+use rustix::fs::fstat;
 use rustix::param::clock_ticks_per_second;
 use rustix::process::{
     Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, pidfd_open, pidfd_send_signal, set_child_subreaper, waitid,
@@ -35,11 +40,18 @@ static OWN_SESSION: LazyLock<Option<i32>> =
 struct Live {
     number: u64,
     shell: Option<i32>,
-    /// When the first of the calls began that have overlapped since then, in the unit of [`Process::started`].
+    /// What writes down its output, and is none of its processes.
+    scribe: Option<i32>,
+    /// The name of the pipe that its processes print to.
+    pipe: String,
+    is_kept: bool,
+    /// When it began, in the unit of [`Process::started`].
+    began: u64,
+    /// When the first of the calls began that have overlapped since then.
     since: u64,
 }
 
-/// A running call. When it is gone, nothing that it started is alive.
+/// A running call. When it is gone, nothing that it started is alive, unless it is kept.
 pub(super) struct Call {
     number: u64,
     /// Processes once found to be of this call: a zombie has no environment to know it by.
@@ -48,15 +60,27 @@ pub(super) struct Call {
 }
 
 impl Call {
-    /// Must be there before the shell: a process with an unknown mark is taken for a remnant.
-    pub(super) fn begin() -> io::Result<Self> {
+    /// A call whose processes print to this pipe. Must be there before the shell: a process with an unknown mark is taken
+    /// for a remnant.
+    pub(super) fn begin(pipe: impl AsFd) -> io::Result<Self> {
+        Self::begin_as(false, pipe)
+    }
+
+    /// As [`Self::begin`], for one that goes on when Baton ends.
+    pub(super) fn begin_kept(pipe: impl AsFd) -> io::Result<Self> {
+        Self::begin_as(true, pipe)
+    }
+
+    fn begin_as(is_kept: bool, pipe: impl AsFd) -> io::Result<Self> {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         set_child_subreaper(Pid::from_raw(1))?;
+        let pipe = format!("pipe:[{}]", fstat(pipe)?.st_ino);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let call = Self { number, known: Mutex::default(), finished: AtomicBool::new(false) };
         let mut live = live();
-        let since = live.first().map_or_else(now, |first| first.since);
-        live.push(Live { number, shell: None, since });
+        let began = now();
+        let since = live.first().map_or(began, |first| first.since);
+        live.push(Live { number, shell: None, scribe: None, pipe, is_kept, began, since });
         Ok(call)
     }
 
@@ -67,15 +91,27 @@ impl Call {
 
     /// Its shell has started.
     pub(super) fn started(&self, shell: Option<u32>) {
-        let shell = shell.and_then(|pid| i32::try_from(pid).ok());
-        live().iter_mut().filter(|live| live.number == self.number).for_each(|live| live.shell = shell);
+        self.note(|live| live.shell = shell.map(u32::cast_signed));
+    }
+
+    /// What writes down its output has started.
+    pub(super) fn written_by(&self, scribe: Option<u32>) {
+        self.note(|live| live.scribe = scribe.map(u32::cast_signed));
+    }
+
+    fn note(&self, change: impl Fn(&mut Live)) {
+        live().iter_mut().filter(|live| live.number == self.number).for_each(change);
     }
 
     /// How many processes are left when the shell has ended. Mostly none, which is seen without looking at all processes.
     pub(super) fn leftovers(&self) -> usize {
-        let of_no_call = |child: &Process| owner(child, &live()) == Owner::Other;
+        let of_others = |child: &Process| match owner(child, &live()) {
+            Owner::Other => true,
+            Owner::Call(number) => number != self.number,
+            Owner::Ended | Owner::Unknown => false,
+        };
         match Process::children() {
-            Some(children) if children.iter().all(of_no_call) => 0,
+            Some(children) if children.iter().all(of_others) => 0,
             _ => self.count(),
         }
     }
@@ -89,13 +125,13 @@ impl Call {
         let mut known = lock(&self.known);
         let found = members(&all, |process| match owner(process, &live()) {
             Owner::Call(number) => number == self.number,
-            Owner::Nobody | Owner::Other => known.contains(process),
+            Owner::Ended | Owner::Unknown | Owner::Other => known.contains(process),
         });
         known.extend(found.iter().copied());
         let strays = |all: &[Process]| {
-            members(all, |process| !known.contains(process) && owner(process, &live()) == Owner::Nobody)
+            members(all, |process| !known.contains(process) && is_left(process, &live(), |call| call == self.number))
         };
-        if live().len() == 1 && !strays(&all).is_empty() {
+        if !strays(&all).is_empty() {
             until_gone(|| kill(&reap(strays(&Process::all()), None)));
         }
         let shell = live().iter().find(|live| live.number == self.number).and_then(|live| live.shell);
@@ -125,23 +161,62 @@ impl Call {
 }
 
 impl Drop for Call {
-    /// A call that is dropped half-way, with the turn it belongs to, is ended at once.
+    /// A call that is dropped half-way, with the turn or the session it belongs to, is ended at once.
     fn drop(&mut self) {
-        if !self.finished.load(Ordering::Relaxed) {
+        let is_kept = live().iter().any(|live| live.number == self.number && live.is_kept);
+        if !is_kept && !self.finished.load(Ordering::Relaxed) {
             until_gone(|| self.signal(Signal::KILL));
         }
         live().retain(|live| live.number != self.number);
     }
 }
 
-/// Ends everything that any call has started, at once: for the second Ctrl-C, or before the process exits.
+/// Ends everything that any call has started and that is not kept, at once: for the second Ctrl-C, or before the process
+/// exits.
 pub fn kill_all_now() {
     until_gone(|| {
-        let found = members(&Process::all(), |process| !matches!(owner(process, &live()), Owner::Other));
+        let found = members(&Process::all(), |process| {
+            let live = live();
+            let may_end = |number| live.iter().any(|call| call.number == number && !call.is_kept);
+            match owner(process, &live) {
+                Owner::Call(number) => may_end(number),
+                _ => is_left(process, &live, may_end),
+            }
+        });
         // Shells are waited for by their calls, so only the living count.
         let alive: Vec<_> = found.into_iter().filter(|process| !process.zombie).collect();
         kill(&alive)
     });
+}
+
+/// Ends what calls that have ended left behind since then, as far as no call that runs could have started it.
+pub(crate) fn sweep(since: u64) {
+    if no_children() {
+        return;
+    }
+    until_gone(|| {
+        let left = |process: &Process| {
+            let live = live();
+            is_left(process, &live, |_| false)
+                || (owner(process, &live) == Owner::Other
+                    && process.started >= since
+                    && is_outside(process)
+                    && !could_be_of(process, &live, |_| false))
+        };
+        kill(&reap(members(&Process::all(), left), None))
+    });
+}
+
+/// Waits for the dead that Baton adopted from calls that go on: nobody else does, and they would pile up.
+pub(super) fn bury() {
+    let dead = |process: &Process| {
+        let live = live();
+        let is_waited_for = live.iter().any(|call| [call.shell, call.scribe].contains(&Some(process.pid)));
+        let is_adopted = is_outside(process) || live.iter().any(|call| call.shell == Some(process.group));
+        process.zombie && is_adopted && !is_waited_for
+    };
+    let children = Process::children().unwrap_or_else(Process::all);
+    reap(children.into_iter().filter(|child| child.is_child() && dead(child)).collect(), None);
 }
 
 fn kill(processes: &[Process]) -> usize {
@@ -180,32 +255,58 @@ pub(super) fn no_children() -> bool {
 enum Owner {
     /// Of this call.
     Call(u64),
-    /// Left by some call that cannot be told any more.
-    Nobody,
+    /// Of a call that has ended.
+    Ended,
+    /// Left by some call, it cannot be told which.
+    Unknown,
     /// Started by Baton for another purpose.
     Other,
 }
 
 fn owner(child: &Process, live: &[Live]) -> Owner {
-    if let Some(call) = live.iter().find(|call| call.shell.is_some_and(|shell| child.group == shell)) {
+    if live.iter().any(|call| call.scribe == Some(child.pid)) {
+        return Owner::Other;
+    }
+    if let Some(call) = live.iter().find(|call| call.shell == Some(child.group)) {
         return Owner::Call(call.number);
     }
     match child.mark() {
         Some(number) if live.iter().any(|call| call.number == number) => Owner::Call(number),
-        Some(_) => Owner::Nobody,
-        None if is_stray(child, live) => Owner::Nobody,
-        None => Owner::Other,
+        Some(_) => Owner::Ended,
+        None if !is_stray(child, live) => Owner::Other,
+        None => {
+            live.iter().find(|call| child.prints_to(&call.pipe)).map_or(Owner::Unknown, |call| Owner::Call(call.number))
+        }
     }
 }
 
-/// Whether a child began a session of its own while calls ran. What Baton starts for other purposes stays in its session;
-/// what those left behind earlier is none of our business.
+/// Whether a child began a session of its own while calls ran.
 fn is_stray(child: &Process, live: &[Live]) -> bool {
-    OWN_SESSION.is_some_and(|own| own != child.session) && live.iter().any(|call| child.started >= call.since)
+    is_outside(child) && live.iter().any(|call| child.started >= call.since)
+}
+
+/// Whether a child is in another session. What Baton starts for other purposes stays in its own; what those left behind
+/// before there were calls is none of our business.
+fn is_outside(child: &Process) -> bool {
+    OWN_SESSION.is_some_and(|own| own != child.session)
+}
+
+/// Whether a child was left by a call, and by none that runs except perhaps those that are `ending`.
+fn is_left(child: &Process, live: &[Live], ending: impl Fn(u64) -> bool) -> bool {
+    match owner(child, live) {
+        Owner::Ended => true,
+        Owner::Unknown => !could_be_of(child, live, ending),
+        Owner::Call(_) | Owner::Other => false,
+    }
+}
+
+/// Whether a call runs, not one of the `except`ed, that had begun when a child started.
+fn could_be_of(child: &Process, live: &[Live], except: impl Fn(u64) -> bool) -> bool {
+    live.iter().any(|call| child.started >= call.began && !except(call.number))
 }
 
 /// The time since boot in the clock ticks of `/proc`.
-fn now() -> u64 {
+pub(crate) fn now() -> u64 {
     let time = clock_gettime(ClockId::Boottime);
     let ticks = clock_ticks_per_second();
     time.tv_sec.cast_unsigned() * ticks + time.tv_nsec.cast_unsigned() * ticks / 1_000_000_000
@@ -213,8 +314,7 @@ fn now() -> u64 {
 
 /// The children of Baton that `root` accepts, and all their descendants.
 fn members(all: &[Process], root: impl Fn(&Process) -> bool) -> Vec<Process> {
-    let baton = process::id().cast_signed();
-    let mut found: Vec<_> = all.iter().filter(|process| process.parent == baton && root(process)).copied().collect();
+    let mut found: Vec<_> = all.iter().filter(|process| process.is_child() && root(process)).copied().collect();
     let mut next = 0;
     while let Some(parent) = found.get(next).map(|process| process.pid) {
         found.extend(all.iter().filter(|process| process.parent == parent));
@@ -225,10 +325,9 @@ fn members(all: &[Process], root: impl Fn(&Process) -> bool) -> Vec<Process> {
 
 /// Takes the dead out. Those that Baton adopted are waited for; the shell is not, since its call does that.
 fn reap(mut found: Vec<Process>, shell: Option<i32>) -> Vec<Process> {
-    let baton = process::id().cast_signed();
     found.retain(|process| {
         if process.zombie
-            && process.parent == baton
+            && process.is_child()
             && Some(process.pid) != shell
             && let Some(pid) = Pid::from_raw(process.pid)
         {
@@ -295,6 +394,17 @@ impl Process {
         let (parent, group, session) = (number()?, number()?, number()?);
         let started = fields.nth(15)?.parse().ok()?;
         Some(Self { pid, parent, group, session, zombie, started })
+    }
+
+    fn is_child(&self) -> bool {
+        self.parent == process::id().cast_signed()
+    }
+
+    /// Whether its standard output or standard error is this pipe.
+    fn prints_to(&self, pipe: &str) -> bool {
+        let is_pipe =
+            |fd| fs::read_link(format!("/proc/{}/fd/{fd}", self.pid)).is_ok_and(|file| file == Path::new(pipe));
+        is_pipe(1) || is_pipe(2)
     }
 
     /// The number of the call in its environment, if this Baton put one there.

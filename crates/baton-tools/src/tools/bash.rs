@@ -13,8 +13,6 @@ use crate::process::{self, Ending, Finished, Limits};
 use crate::shape::in_words;
 use crate::{CallContext, Outcome, TypedTool, Workspace};
 
-/// Linux takes no longer argument.
-const COMMAND_BYTES_MAX: usize = 128 * 1024 - 16;
 const TIMEOUT_S_MAX: u64 = 1_800;
 
 /// Runs shell commands.
@@ -38,22 +36,10 @@ impl TypedTool for Bash {
     const ACCESS: Access = Access::Execute;
 
     async fn call(&self, input: Input, cx: &CallContext) -> Result<Outcome, String> {
-        if input.command.len() > COMMAND_BYTES_MAX || input.command.contains('\0') {
-            return Err("the command is too long or has a NUL in it: write it to a file and run that".to_owned());
-        }
+        let cwd = process::runs_in(&input.command, &cx.workspace)?;
         let mut limits = self.limits;
         if let Some(seconds) = input.timeout_s {
             limits.idle = Duration::from_secs(seconds.clamp(1, TIMEOUT_S_MAX));
-        }
-        let cwd = cx.workspace.cwd();
-        if !cwd.is_dir() {
-            // A command meant for one directory is not run in another: `rm -r *` may be one.
-            cx.workspace.set_cwd(cx.workspace.root().to_owned());
-            return Err(format!(
-                "not run: the working directory {} is gone; it is {} now. Repeat the command if it is meant for there",
-                cwd.display(),
-                cx.workspace.root().display()
-            ));
         }
         let finished = process::run(&input.command, &cwd, &limits, cx)
             .await
@@ -74,11 +60,9 @@ fn outcome(finished: Finished, limits: &Limits, gone: Option<String>) -> Outcome
     let code = finished.status.and_then(|status| status.code());
     let signal = finished.status.and_then(|status| status.signal());
     let mut notes = Vec::new();
-    match (finished.ending, code, signal) {
-        (Ending::Exited, Some(0), _) => {}
-        (Ending::Exited, Some(code), _) => notes.push(format!("exit {code}")),
-        (Ending::Exited, None, Some(signal)) => notes.push(format!("ended by signal {signal}")),
-        (Ending::Exited, None, None) => notes.push("ended, it is not known how".to_owned()),
+    match (finished.ending, code) {
+        (Ending::Exited, Some(0)) => {}
+        (Ending::Exited, ..) => notes.push(process::status_in_words(finished.status)),
         (Ending::Cancelled, ..) => notes.push("cancelled".to_owned()),
         (Ending::Idle, ..) => notes.push(format!("killed: no progress for {}", in_words(limits.idle))),
         (Ending::Overdue, ..) => notes.push(format!("killed: it ran for {}", in_words(limits.total))),
