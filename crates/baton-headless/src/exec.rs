@@ -17,7 +17,7 @@ const WAITING_MAX: usize = 256;
 const LAST_WORDS: Duration = Duration::from_millis(500);
 
 /// How long the end of the session may take: a little more than the most stubborn background processes need.
-const END_MAX: Duration = Duration::from_secs(10);
+const END_MAX: Duration = Duration::from_secs(8);
 
 /// How an `exec` ended.
 #[derive(Debug, Clone, PartialEq)]

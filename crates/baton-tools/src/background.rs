@@ -21,7 +21,7 @@ pub struct Background(Arc<Mutex<Jobs>>);
 #[derive(Default)]
 struct Jobs {
     last: u32,
-    jobs: BTreeMap<u32, Arc<Job>>,
+    known: BTreeMap<u32, Arc<Job>>,
     /// When the first one began.
     since: Option<u64>,
     is_over: bool,
@@ -88,8 +88,8 @@ impl Background {
     /// The one of this number, or why there is none.
     pub(crate) fn get(&self, id: u32) -> Result<Arc<Job>, String> {
         let jobs = self.jobs();
-        jobs.jobs.get(&id).cloned().ok_or_else(|| {
-            let known: Vec<_> = jobs.jobs.keys().map(ToString::to_string).collect();
+        jobs.known.get(&id).cloned().ok_or_else(|| {
+            let known: Vec<_> = jobs.known.keys().map(ToString::to_string).collect();
             let known = if known.is_empty() { "there are none".to_owned() } else { known.join(", ") };
             format!("there is no background process {id}; known: {known}")
         })
@@ -97,7 +97,7 @@ impl Background {
 
     /// All that are remembered, in the order in which they were started.
     pub(crate) fn all(&self) -> Vec<(u32, Arc<Job>)> {
-        self.jobs().jobs.iter().map(|(id, job)| (*id, Arc::clone(job))).collect()
+        self.jobs().known.iter().map(|(id, job)| (*id, Arc::clone(job))).collect()
     }
 
     fn jobs(&self) -> MutexGuard<'_, Jobs> {
@@ -111,7 +111,7 @@ impl Jobs {
         if self.is_over {
             return Err("not started: the session is over".to_owned());
         }
-        if self.jobs.values().filter(|job| job.is_running()).count() >= RUNNING_MAX {
+        if self.known.values().filter(|job| job.is_running()).count() >= RUNNING_MAX {
             return Err(format!("not started: {RUNNING_MAX} background processes run already; kill one first"));
         }
         Ok(())
@@ -120,12 +120,12 @@ impl Jobs {
     fn add(&mut self, job: Job) -> (u32, Arc<Job>) {
         self.last += 1;
         let job = Arc::new(job);
-        self.jobs.insert(self.last, Arc::clone(&job));
-        let ended = self.jobs.iter().find(|(_, job)| !job.is_running()).map(|(id, _)| *id);
+        self.known.insert(self.last, Arc::clone(&job));
+        let ended = self.known.iter().find(|(_, job)| !job.is_running()).map(|(id, _)| *id);
         if let Some(id) = ended
-            && self.jobs.len() > REMEMBERED_MAX
+            && self.known.len() > REMEMBERED_MAX
         {
-            self.jobs.remove(&id);
+            self.known.remove(&id);
         }
         (self.last, job)
     }

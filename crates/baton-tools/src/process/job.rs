@@ -23,11 +23,11 @@ use super::{DRAIN_TIME_MAX, KILL_GRACE, Running};
 use crate::Workspace;
 use crate::spool::{FILE_MAX, Spool};
 
-/// How a job is ended.
+/// How a job is ended. What a shell starts with `&` does not hear SIGINT, so that its grace is mostly lost time.
 const STAGES: [(Signal, Duration); 3] =
-    [(Signal::INT, Duration::from_secs(3)), (Signal::TERM, Duration::from_secs(2)), (Signal::KILL, KILL_GRACE)];
+    [(Signal::INT, Duration::from_secs(1)), (Signal::TERM, Duration::from_secs(2)), (Signal::KILL, KILL_GRACE)];
 /// Longer than all stages and the draining take.
-const END_MAX: Duration = Duration::from_secs(8);
+const END_MAX: Duration = Duration::from_secs(6);
 /// How often the dead are buried that a job leaves to Baton.
 const BURY_EVERY: Duration = Duration::from_secs(10);
 

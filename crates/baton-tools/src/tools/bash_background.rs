@@ -1,5 +1,7 @@
 //! `bash_background`: starts commands that keep running, reads what they print, lists and kills them.
 
+use std::fmt::Write;
+use std::sync::Arc;
 use std::time::Duration;
 
 use baton_core::Access;
@@ -172,7 +174,8 @@ fn told(id: u32, job: &Job, missed: Option<String>, is_new: bool) -> Outcome {
         text.push_str(&kept.note());
     }
     for note in missed.into_iter().chain([format!("{id}: {}", state(job, &unread.phase, is_new))]) {
-        text.push_str(&format!("\n[{note}]"));
+        // Writing to a string cannot fail.
+        let _ = write!(text, "\n[{note}]");
     }
     let code = match unread.phase {
         Phase::Ended { status, .. } => status.and_then(|status| status.code()),
@@ -205,7 +208,7 @@ fn state(job: &Job, phase: &Phase, with_pid: bool) -> String {
         }
     };
     if with_pid || job.is_kept {
-        words.push_str(&format!(", pid {}", job.pid));
+        let _ = write!(words, ", pid {}", job.pid);
     }
     if job.is_kept {
         words.push_str(", kept: it goes on when the session ends");
@@ -213,11 +216,11 @@ fn state(job: &Job, phase: &Phase, with_pid: bool) -> String {
     words
 }
 
-fn list(jobs: &[(u32, std::sync::Arc<Job>)]) -> String {
+fn list(jobs: &[(u32, Arc<Job>)]) -> String {
     if jobs.is_empty() {
         return "no background processes".to_owned();
     }
-    let line = |(id, job): &(u32, std::sync::Arc<Job>)| {
+    let line = |(id, job): &(u32, Arc<Job>)| {
         let unread = match job.log.unread_lines() {
             0 => String::new(),
             lines => format!(", {lines} unread lines"),
