@@ -14,18 +14,18 @@ pub struct Found {
     pub message: String,
 }
 
-/// Runs the samples as they are, then so many cases made from them. `seen` hears of each before it runs.
-pub fn run(target: &Target, cases: u64, seed: u64, mut seen: impl FnMut(u64, &[u8])) -> Result<(), Found> {
+/// Runs the samples as they are, then so many cases made from them. `before` hears of each before it runs.
+pub fn run(target: &Target, cases: u64, seed: u64, mut before: impl FnMut(u64, &[u8])) -> Result<(), Found> {
     let samples = target.seeds();
     for sample in &samples {
-        seen(0, sample);
+        before(0, sample);
         check(target, sample)?;
     }
     let mut mutator = Mutator::new(samples, target.words, seed);
     let mut case = Vec::new();
     for number in 1..=cases {
         mutator.next(&mut case);
-        seen(number, &case);
+        before(number, &case);
         check(target, &case)?;
     }
     Ok(())
