@@ -1,8 +1,7 @@
 //! Fuzz targets: parsers of foreign bytes are fed with mutated samples, and must keep their promises.
 //!
-//! A target is a function of bytes that panics when a promise is broken. The same targets serve three
-//! drivers: the tests (a fixed number of cases), the binary of this crate (as many as one likes), and
-//! libFuzzer, which is guided by coverage (`guided.rs`).
+//! A target is a function of bytes that panics when a promise is broken. The same targets serve the
+//! tests (a fixed number of cases) and the binary of this crate (as many as one likes).
 
 mod driver;
 mod mutate;
