@@ -16,4 +16,5 @@ mod limits;
 mod network;
 mod output_formats;
 mod tidy;
+mod web;
 mod wire_formats;

@@ -7,11 +7,12 @@ use std::path::{Path, PathBuf};
 use crate::support::workspace_root;
 
 /// Which crates a crate may use; a new arrow is a change of design.
-const LAYERS: [(&str, &[&str]); 7] = [
+const LAYERS: [(&str, &[&str]); 8] = [
     ("baton-core", &[]),
     ("baton-config", &["baton-core"]),
-    ("baton-llm", &["baton-core", "baton-config"]),
-    ("baton-tools", &["baton-core", "baton-config"]),
+    ("baton-net", &["baton-core"]),
+    ("baton-llm", &["baton-core", "baton-config", "baton-net"]),
+    ("baton-tools", &["baton-core", "baton-config", "baton-net"]),
     ("baton-agent", &["baton-core", "baton-config", "baton-llm", "baton-tools"]),
     ("baton-headless", &["baton-core", "baton-config", "baton-llm", "baton-tools", "baton-agent"]),
     ("baton", &["baton-core", "baton-config", "baton-llm", "baton-tools", "baton-agent", "baton-headless"]),

@@ -11,25 +11,40 @@ use serde::{Deserialize, Serialize};
 pub enum Access {
     /// Looks only.
     Read,
+    /// Reads from the network. What is asked for leaves the machine.
+    Network,
     /// Changes files.
     Write,
     /// Runs programs.
     Execute,
 }
 
+impl Access {
+    /// Everything a tool can do to the world, from the least to the most.
+    pub const ALL: [Self; 4] = [Self::Read, Self::Network, Self::Write, Self::Execute];
+
+    /// Whether the world may be another one afterwards.
+    pub fn changes(self) -> bool {
+        match self {
+            Self::Read | Self::Network => false,
+            Self::Write | Self::Execute => true,
+        }
+    }
+}
+
 /// How much an agent may do without being asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum PermissionMode {
-    /// What writes or executes is asked for; where nobody is there, refused.
+    /// What writes, executes or reaches the network is asked for; where nobody is there, refused.
     Ask,
     /// Edits of files in the workspace go unasked.
     AcceptEdits,
-    /// Read-only.
+    /// Read-only, and what reaches the network is asked for.
     Plan,
-    /// No questions for what stays inside the workspace.
+    /// No questions for what stays inside the workspace, or reads the public web.
     Auto,
-    /// Nothing that writes or executes.
+    /// Nothing that writes, executes or reaches the network.
     Deny,
     /// Everything.
     Yolo,

@@ -122,7 +122,7 @@ fn body() -> impl Strategy<Value = EventBody> {
     use StopReason as S;
     let mode = prop::sample::select(PermissionMode::ALL.to_vec());
     let stop = option::of(prop::sample::select(vec![S::EndTurn, S::ToolUse, S::MaxTokens, S::Pause, S::Refusal]));
-    let access = prop::sample::select(vec![Access::Read, Access::Write, Access::Execute]);
+    let access = prop::sample::select(Access::ALL.to_vec());
     let (approval, child) = (text().prop_map(ApprovalId::new), text().prop_map(SessionId::new));
     prop_oneof![
         (text(), text(), mode, text(), vec(text(), 0..3))

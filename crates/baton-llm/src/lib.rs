@@ -1,6 +1,6 @@
 //! Models for Baton: wire formats, providers, catalogue, retry and limits, budgets, scripted model, cassettes.
 //!
-//! May use `baton-core`, `baton-config` (and `baton-guard`). It must never know tools, sessions or
+//! May use `baton-core`, `baton-config`, `baton-net` (and `baton-guard`). It must never know tools, sessions or
 //! surfaces. Provider wire types never leave this crate; callers see [`Request`], [`Delta`] and
 //! [`Answer`] only. Every call passes the [`Gate`].
 
@@ -19,7 +19,6 @@ mod rehearsal;
 mod request;
 mod retry;
 pub mod script;
-mod tls;
 mod transport;
 pub mod wire;
 

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use baton_core::{AgentRole, CallId, Clock, IdSource, Tier, Timestamp};
+use baton_core::{AgentRole, CallId, Clock, Fault, IdSource, Tier, Timestamp};
+use baton_net::root_cause;
 use bytes::Bytes;
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 
@@ -126,16 +127,6 @@ impl Body for reqwest::Response {
     }
 }
 
-/// The innermost cause: what the person can act on.
-fn root_cause(error: &reqwest::Error) -> String {
-    let mut cause: &dyn std::error::Error = error;
-    while let Some(inner) = cause.source() {
-        cause = inner;
-    }
-    let text = cause.to_string();
-    if text.is_empty() { "the connection failed".to_owned() } else { text }
-}
-
 fn client(endpoint: &Endpoint, limits: &NetworkSettings) -> Result<reqwest::Client, LlmError> {
     let mut headers = HeaderMap::new();
     headers.insert("content-type", HeaderValue::from_static("application/json"));
@@ -165,7 +156,17 @@ fn client(endpoint: &Endpoint, limits: &NetworkSettings) -> Result<reqwest::Clie
         .connect_timeout(Duration::from_millis(limits.connect_timeout_ms))
         .tcp_nodelay(true)
         .redirect(reqwest::redirect::Policy::none())
-        .tls_backend_preconfigured(crate::tls::config(&endpoint.base_url, limits.ca_file.as_deref())?)
+        .tls_backend_preconfigured(
+            baton_net::tls_config(&endpoint.base_url, limits.ca_file.as_deref()).map_err(unusable_tls)?,
+        )
         .build()
         .map_err(|error| LlmError::input(format!("cannot call {}: {}", endpoint.provider, root_cause(&error))))
+}
+
+fn unusable_tls(fault: Fault) -> LlmError {
+    let error = LlmError::input(fault.message);
+    match fault.hint {
+        Some(hint) => error.hint(hint),
+        None => error,
+    }
 }

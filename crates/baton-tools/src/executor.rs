@@ -4,7 +4,7 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
-use baton_core::{Access, ToolUse};
+use baton_core::ToolUse;
 use futures_util::FutureExt;
 use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
@@ -112,7 +112,7 @@ impl Executor {
                 tokio::time::sleep(self.deadline).await;
             }
         };
-        let looks = tool.access() == Access::Read;
+        let looks = !tool.access().changes();
         let doubt = if looks { "" } else { "; it is not known what it changed: look before you repeat it" };
         tokio::select! {
             () = cancel.cancelled() => {

@@ -1,6 +1,6 @@
 //! What an agent can do: the tool trait, the registry, the executor and the built-in tools.
 //!
-//! May use `baton-core`, `baton-config` and `baton-guard`. Never knows models, sessions or surfaces:
+//! May use `baton-core`, `baton-config`, `baton-net` and `baton-guard`. Never knows models, sessions or surfaces:
 //! a call comes in as a [`ToolUse`](baton_core::ToolUse), what came of it goes out as an [`Outcome`].
 //!
 //! To add a tool, copy a pair in `tools/`: `NAME.rs` is what it does, `NAME.md` is what the model reads.
@@ -11,6 +11,7 @@ pub mod edit_match;
 mod executor;
 mod image;
 mod ledger;
+mod page;
 pub mod patch;
 mod process;
 mod registry;
@@ -32,6 +33,7 @@ pub use process::{kill_all_now, protect_memory};
 pub use registry::Registry;
 pub use snapshot::TakenBack;
 pub use tool::{Ask, CallContext, Nobody, Outcome, Progress, Question, Reply, Tool};
+pub use tools::{WebFetch, WebSettings};
 pub use typed::{Typed, TypedTool};
 pub use workspace::{Reach, Workspace};
 

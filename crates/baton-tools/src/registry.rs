@@ -4,7 +4,10 @@ use std::sync::Arc;
 
 use baton_core::ToolSpec;
 
-use crate::tools::{ApplyPatch, AskUser, Bash, BashBackground, Edit, Glob, Grep, Ls, MultiEdit, Read, Todo, Write};
+use crate::tools::{
+    ApplyPatch, AskUser, Bash, BashBackground, Edit, Glob, Grep, Ls, MultiEdit, Read, Todo, WebFetch, WebSettings,
+    Write,
+};
 use crate::{Tool, Typed};
 
 /// Tools by name, in a fixed order: the model's prompt cache depends on it.
@@ -29,6 +32,7 @@ impl Registry {
             .with(Typed::new(ApplyPatch))
             .with(Typed::new(Todo))
             .with(Typed::new(AskUser))
+            .with(Typed::new(WebFetch::new(WebSettings::default(), None)))
     }
 
     /// Adds a tool at the end, or puts it in the place of the one that has its name.
@@ -92,11 +96,12 @@ mod tests {
                 "multi_edit",
                 "apply_patch",
                 "todo",
-                "ask_user"
+                "ask_user",
+                "web_fetch",
             ]
         );
         let replaced = registry.with(Typed::new(Edit));
         assert_eq!(replaced.names().nth(2), Some("edit"));
-        assert_eq!(replaced.names().count(), 12);
+        assert_eq!(replaced.names().count(), 13);
     }
 }

@@ -20,7 +20,7 @@ pub trait Tool: Send + Sync {
 
     /// Whether it may run beside other calls of the same answer.
     fn parallel(&self) -> bool {
-        self.access() == Access::Read
+        !self.access().changes()
     }
 
     /// Whether it ends by limits of its own, however long it takes. Any other tool is given up after two minutes.

@@ -12,6 +12,7 @@ mod multi_edit;
 mod read;
 mod todo;
 mod walk;
+mod web_fetch;
 mod write;
 
 pub(crate) use apply_patch::ApplyPatch;
@@ -25,4 +26,5 @@ pub(crate) use ls::Ls;
 pub(crate) use multi_edit::MultiEdit;
 pub(crate) use read::Read;
 pub(crate) use todo::Todo;
+pub use web_fetch::{WebFetch, WebSettings};
 pub(crate) use write::Write;

@@ -7,7 +7,7 @@ use baton_agent::{Environment, ModelSetting, Options, RandomIds, SystemClock, Tu
 use baton_config::{Config, Layer, LayerKind, Places, Project, RootKind, Warning};
 use baton_core::{AgentRole, Area, Clock, EventSource, Fault, IdSource, PermissionMode, SessionId, Tier};
 use baton_llm::{Budget, Caps, Gate, LlmError, LlmSettings, Marks, Models, Opened, Recording, Tape};
-use baton_tools::{Executor, Reach, Registry, Workspace};
+use baton_tools::{Executor, Reach, Registry, Typed, WebFetch, WebSettings, Workspace};
 
 use crate::Global;
 
@@ -25,6 +25,8 @@ pub struct Setup {
     pub model: ModelSetting,
     /// The limits of the settings.
     pub limits: TurnLimits,
+    /// What may be fetched from the web.
+    pub web: WebSettings,
     /// What is wrong with the settings.
     pub warnings: Vec<Warning>,
     /// The settings files that count, present or not.
@@ -73,10 +75,11 @@ impl Setup {
         let llm = LlmSettings::read(&mut reader).map_err(unusable)?;
         let model = reader.section().map_err(unusable)?;
         let limits = reader.section().map_err(unusable)?;
+        let web = reader.section().map_err(unusable)?;
         let warnings = reader.finish();
         let files = files.into_iter().map(|(_, file)| file).collect();
         let add_dirs = global.add_dir.clone();
-        Ok(Self { cwd, places, project, llm, model, limits, warnings, files, hidden: Vec::new(), add_dirs })
+        Ok(Self { cwd, places, project, llm, model, limits, web, warnings, files, hidden: Vec::new(), add_dirs })
     }
 
     /// The project's state directory, made if need be.
@@ -114,7 +117,9 @@ impl Setup {
         let Opened { model, recording, notice } = models.open(name, &gate, &self.cwd, &env, tape).map_err(fault)?;
 
         let mode = if self.project.kind == RootKind::TooWide { PermissionMode::Plan } else { request.mode };
-        let executor = Executor::new(Registry::builtin(), Arc::new(self.workspace(mode)?));
+        let web = WebFetch::new(self.web.clone(), self.llm.network.ca_file.clone());
+        let tools = Registry::builtin().with(Typed::new(web));
+        let executor = Executor::new(tools, Arc::new(self.workspace(mode)?));
         let environment = Environment {
             cwd: self.cwd.display().to_string(),
             root: self.project.root.display().to_string(),

@@ -3,18 +3,17 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use baton_core::Fault;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use rustls::{ClientConfig, RootCertStore};
 
-use crate::error::LlmError;
-
 /// The variable in which many tools look for further authorities.
 const EXTRA_CA_ENV: &str = "NODE_EXTRA_CA_CERTS";
 
-/// The settings for one server. Reading the authorities takes milliseconds, so it is left out for
+/// The settings for one server. Reading the authorities blocks for milliseconds, so it is left out for
 /// servers without TLS. `SSL_CERT_FILE` and `SSL_CERT_DIR` replace the system's authorities.
-pub fn config(base_url: &str, ca_file: Option<&Path>) -> Result<ClientConfig, LlmError> {
+pub fn config(base_url: &str, ca_file: Option<&Path>) -> Result<ClientConfig, Fault> {
     let mut roots = RootCertStore::empty();
     let proxied =
         ["HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"].iter().any(|name| std::env::var_os(name).is_some());
@@ -26,7 +25,7 @@ pub fn config(base_url: &str, ca_file: Option<&Path>) -> Result<ClientConfig, Ll
             if let Some(name) = ["SSL_CERT_FILE", "SSL_CERT_DIR"].iter().find(|name| std::env::var_os(name).is_some()) {
                 let why = native.errors.first().map_or_else(|| "it holds none".to_owned(), ToString::to_string);
                 return Err(
-                    LlmError::input(format!("no certificate authorities in {name}: {why}")).hint("correct or unset it")
+                    Fault::input(format!("no certificate authorities in {name}: {why}")).hint("correct or unset it")
                 );
             }
             roots.extend(webpki_roots::TLS_SERVER_ROOTS.iter().cloned());
@@ -39,13 +38,13 @@ pub fn config(base_url: &str, ca_file: Option<&Path>) -> Result<ClientConfig, Ll
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let builder = ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
-        .map_err(|error| LlmError::input(format!("TLS cannot be used: {error}")))?;
+        .map_err(|error| Fault::input(format!("TLS cannot be used: {error}")))?;
     Ok(builder.with_root_certificates(roots).with_no_client_auth())
 }
 
-fn add_file(roots: &mut RootCertStore, file: &Path) -> Result<(), LlmError> {
+fn add_file(roots: &mut RootCertStore, file: &Path) -> Result<(), Fault> {
     let unusable = |why: String| {
-        LlmError::input(format!("cannot read certificate authorities from {}: {why}", file.display()))
+        Fault::input(format!("cannot read certificate authorities from {}: {why}", file.display()))
             .hint(format!("it must be a PEM file; it is set by `network.ca_file` or {EXTRA_CA_ENV}"))
     };
     let certificates: Vec<_> =

@@ -1,0 +1,78 @@
+//! The web: who may reach it, and how.
+
+use std::io::{BufRead, BufReader, Write};
+use std::net::TcpListener;
+
+use crate::support::{World, run};
+
+/// Serves one page to everybody; the address it listens on.
+fn page(body: &'static str) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    std::thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            let mut line = String::new();
+            let mut reader = BufReader::new(stream.try_clone().unwrap());
+            while reader.read_line(&mut line).is_ok_and(|bytes| bytes > 2) {
+                line.clear();
+            }
+            let head = format!("HTTP/1.1 200 OK\r\ncontent-type: text/html\r\ncontent-length: {}\r\n\r\n", body.len());
+            drop(write!(stream, "{head}{body}"));
+        }
+    });
+    address
+}
+
+fn script(url: &str) -> String {
+    format!("{{\"call\":[{{\"tool\":\"web_fetch\",\"input\":{{\"url\":\"{url}\"}}}}]}}\n{{\"say\":\"done\"}}")
+}
+
+#[test]
+fn only_the_person_lets_private_hosts_be_reached() {
+    let address = page("<h1>Dev server</h1>");
+    let url = format!("http://{address}/");
+    let outcome = |world: &World, mode: &str| {
+        let model = world.script(&script(&url));
+        let run = world.baton(&["exec", "-m", &model, "--json", "--permission-mode", mode, "go"]).expect(0);
+        run.of("tool.end")[0].clone()
+    };
+    let world = World::new();
+    let setting = format!("{{\"web\": {{\"allow_private\": [\"{address}\"]}}}}");
+    world.file(".baton/config.jsonc", &setting);
+    let refused = outcome(&world, "auto");
+    assert!(refused["output"].as_str().unwrap().contains("loopback"), "a repository may not allow it: {refused}");
+
+    std::fs::create_dir_all(world.home()).unwrap();
+    std::fs::write(world.home().join("config.jsonc"), &setting).unwrap();
+    let asked = outcome(&world, "ask");
+    assert!(asked["output"].as_str().unwrap().contains("reaches the network"), "{asked}");
+    let fetched = outcome(&world, "auto");
+    assert!(fetched["output"].as_str().unwrap().contains("\n# Dev server\n"), "{fetched}");
+    assert_eq!(fetched["meta"]["untrusted"], true);
+}
+
+#[test]
+fn a_proxy_is_used_but_not_for_what_is_private() {
+    let world = World::new();
+    let proxy = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = proxy.local_addr().unwrap();
+    let seen = std::thread::spawn(move || {
+        let (mut stream, _) = proxy.accept().unwrap();
+        let mut first = String::new();
+        BufReader::new(stream.try_clone().unwrap()).read_line(&mut first).unwrap();
+        write!(stream, "HTTP/1.1 403 Forbidden\r\ncontent-length: 0\r\n\r\n").unwrap();
+        first
+    });
+    let calls = ["http://169.254.169.254/", "https://localhost/", "http://site.invalid/a"]
+        .map(|url| format!("{{\"tool\":\"web_fetch\",\"input\":{{\"url\":\"{url}\"}}}}"))
+        .join(",");
+    let model = world.script(&format!("{{\"call\":[{calls}]}}\n{{\"say\":\"done\"}}"));
+    let mut command = world.command(&["exec", "--json", "--permission-mode", "auto", "-m", &model, "hi"]);
+    command.env("HTTPS_PROXY", format!("http://{address}")).env("HTTP_PROXY", format!("http://{address}"));
+    let run = run(command).expect(0);
+    let ends = run.of("tool.end");
+    assert!(ends[0]["output"].as_str().unwrap().contains("link-local"), "{ends:?}");
+    assert!(ends[1]["output"].as_str().unwrap().contains("a name of this machine"), "{ends:?}");
+    assert!(ends[2]["is_error"].as_bool().unwrap(), "{ends:?}");
+    assert_eq!(seen.join().unwrap().trim(), "CONNECT site.invalid:443 HTTP/1.1");
+}
