@@ -1,7 +1,9 @@
 //! The web: who may reach it, and how.
 
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpListener;
+
+use serde_json::Value;
 
 use crate::support::{World, run};
 
@@ -75,4 +77,55 @@ fn a_proxy_is_used_but_not_for_what_is_private() {
     assert!(ends[1]["output"].as_str().unwrap().contains("a name of this machine"), "{ends:?}");
     assert!(ends[2]["is_error"].as_bool().unwrap(), "{ends:?}");
     assert_eq!(seen.join().unwrap().trim(), "CONNECT site.invalid:443 HTTP/1.1");
+}
+
+const SEARCH: &str = include_str!("../crates/baton-llm/tests/streams/anthropic_search.sse");
+
+#[test]
+fn a_provider_searches_and_gets_its_own_words_back() {
+    let world = World::new();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    // The provider pauses in the middle, and goes on when it is asked with the same history.
+    let answers = [SEARCH.replace("\"end_turn\"", "\"pause_turn\""), SEARCH.to_owned()];
+    let seen = std::thread::spawn(move || {
+        answers.map(|answer| {
+            let (mut stream, _) = listener.accept().unwrap();
+            let mut reader = BufReader::new(stream.try_clone().unwrap());
+            let (mut line, mut length) = (String::new(), 0);
+            while reader.read_line(&mut line).unwrap() > 2 {
+                if let Some(value) = line.to_ascii_lowercase().strip_prefix("content-length:") {
+                    length = value.trim().parse().unwrap();
+                }
+                line.clear();
+            }
+            let mut body = vec![0; length];
+            reader.read_exact(&mut body).unwrap();
+            let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n";
+            write!(stream, "{head}content-length: {}\r\n\r\n{answer}", answer.len()).unwrap();
+            serde_json::from_slice::<Value>(&body).unwrap()
+        })
+    });
+    let model = "anthropic/claude-sonnet-4-5";
+    let mut command = world.command(&["exec", "--json", "--web-search", "-m", model, "go"]);
+    command.env("ANTHROPIC_API_KEY", "key").env("ANTHROPIC_BASE_URL", &url);
+    let run = run(command).expect(0);
+    let [first, second] = seen.join().unwrap();
+    assert!(first["tools"].to_string().contains("\"web_search_20250305\""), "{}", first["tools"]);
+    assert_eq!(first["tools"], second["tools"]);
+    let paused = &second["messages"][1]["content"];
+    assert_eq!(paused[2]["content"][0]["encrypted_content"], "EqgfCioIARgB", "{paused}");
+    assert_eq!(paused[3]["citations"][0]["encrypted_index"], "Eo8BCioIAhgB", "{paused}");
+    let notices = run.of("notice");
+    let told =
+        notices.iter().find_map(|notice| notice["text"].as_str().filter(|text| text.contains("searched the web")));
+    assert!(told.unwrap().contains("“rust release”\n  Rust blog https://blog.rust-lang.org/"), "{told:?}");
+}
+
+#[test]
+fn who_cannot_search_says_so() {
+    let world = World::new();
+    let model = world.script(r#"{"say":"hi"}"#);
+    let run = world.baton(&["exec", "--json", "--web-search", "-m", &model, "go"]).expect(0);
+    assert!(run.of("notice")[0]["text"].as_str().unwrap().contains("cannot search the web: it is a script"));
 }

@@ -30,6 +30,8 @@ pub struct Options {
     pub source: EventSource,
     /// Who answers.
     pub model: Model,
+    /// Whether the provider may search the web by itself.
+    pub web_search: bool,
     /// What every call passes.
     pub gate: Arc<Gate>,
     /// The tools and where they work.
@@ -192,6 +194,7 @@ fn first_request(options: &Options) -> Request {
         messages: Vec::new(),
         output_max: options.model.output_max(0),
         effort: options.model.effort(),
+        web_search: options.web_search,
         abilities: options.model.abilities(),
         cache_key: options.source.session().to_string(),
         role: options.role.clone(),

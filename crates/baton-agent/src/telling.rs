@@ -1,10 +1,13 @@
 //! Telling: what happens during a model call becomes events, and what it costs is added up.
 
 use baton_core::{EventBody, ItemId, Message, Role, StopReason, Usage};
-use baton_llm::{CallEvent, Delta, Model};
+use baton_llm::{CallEvent, Delta, Model, Search};
 
 use crate::events::EventSink;
 use crate::turn::Tally;
+
+/// How many sources of a search are told.
+const SOURCES_MAX: usize = 10;
 
 /// Tells what happens during a call, and adds up what it costs.
 pub(crate) struct Telling<'a> {
@@ -26,6 +29,9 @@ impl<'a> Telling<'a> {
             CallEvent::Delta(Delta::Thinking(text)) => self.delta(EventBody::ThinkingDelta { text }).await,
             // The call is shown when it runs: until then nothing is known but its name.
             CallEvent::Delta(Delta::ToolCall { .. }) => self.start().await,
+            CallEvent::Delta(Delta::Searched(search)) => {
+                self.events.emit_lone(EventBody::Noticed { text: told(&search) }).await;
+            }
             CallEvent::Broken { partial, usage } => self.broken(partial, usage).await,
             CallEvent::Parked(wait) => {
                 let provider = &self.model.name.provider;
@@ -81,4 +87,22 @@ impl<'a> Telling<'a> {
         let model = self.model.name.to_string();
         self.events.emit_lone(EventBody::UsageReported { model, usage, cost_usd }).await;
     }
+}
+
+/// A search of the web that the provider made, for people.
+fn told(search: &Search) -> String {
+    let what =
+        search.query.as_ref().map_or("the answer cites".to_owned(), |query| format!("searched the web for “{query}”"));
+    let mut text = match &search.problem {
+        Some(problem) => format!("{what}: {problem}"),
+        None => what,
+    };
+    for source in search.sources.iter().take(SOURCES_MAX) {
+        let space = if source.title.is_empty() { "" } else { " " };
+        text += &format!("\n  {}{space}{}", source.title, source.url);
+    }
+    if let Some(more) = search.sources.len().checked_sub(SOURCES_MAX).filter(|more| *more > 0) {
+        text += &format!("\n  and {more} more");
+    }
+    text
 }

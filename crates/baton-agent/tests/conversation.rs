@@ -27,6 +27,7 @@ impl Scene {
         let (conversation, events) = Conversation::start(Options {
             source: EventSource::new(SessionId::fresh(&*ids), clock, ids),
             model,
+            web_search: false,
             gate,
             executor: Executor::new(Registry::builtin(), Arc::new(workspace)),
             mode: PermissionMode::Auto,

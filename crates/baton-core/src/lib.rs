@@ -18,7 +18,7 @@ pub use event::{Event, EventBody, EventSource, EventStamp, TurnReason};
 pub use fault::{Area, Fault, Tier};
 pub use id::{AgentRole, ApprovalId, CallId, EventId, IdSource, ItemId, SequentialIds, SessionId};
 pub use jiff::Timestamp;
-pub use message::{Block, Image, Message, Role, Signature, StopReason, ToolResult, ToolUse};
+pub use message::{Block, Foreign, Image, Message, Role, Signature, StopReason, ToolResult, ToolUse};
 pub use money::{Price, Tokens, Usage, Usd};
 pub use op::{Answer, Op};
 pub use permission::{Access, PermissionMode};

@@ -48,6 +48,17 @@ pub enum Block {
     ToolResult(ToolResult),
     /// A picture.
     Image(Image),
+    /// What a provider did by itself, such as a search of the web.
+    Foreign(Foreign),
+}
+
+/// A piece of an answer that only its provider understands: it goes back to it unchanged, and to no other.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Foreign {
+    /// The wire format it came in; other formats drop the block.
+    pub wire: String,
+    /// The piece, exactly as received.
+    pub raw: Value,
 }
 
 /// An opaque token by which a provider recognises its own reasoning.

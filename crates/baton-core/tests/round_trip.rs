@@ -60,6 +60,7 @@ fn block() -> impl Strategy<Value = Block> {
         (call_id(), text(), vec(image(), 0..2), any::<bool>())
             .prop_map(|(id, text, images, is_error)| Block::ToolResult(ToolResult { id, text, images, is_error })),
         image().prop_map(Block::Image),
+        (text(), text()).prop_map(|(wire, text)| Block::Foreign(Foreign { wire, raw: text.into() })),
     ]
 }
 

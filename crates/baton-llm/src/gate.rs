@@ -227,6 +227,8 @@ impl Heard {
             }
             Delta::Thinking(text) => self.bytes += text.len(),
             Delta::ToolCall { tool, .. } => self.bytes += tool.len(),
+            // What it costs is not known here; tokens that came of it are counted by the provider.
+            Delta::Searched(_) => {}
         }
     }
 

@@ -3,8 +3,9 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use baton_config::{ConfigError, Reader};
+use baton_config::{ConfigError, Reader, Section};
 use baton_core::{Clock, IdSource, Tier};
+use serde::{Deserialize, Serialize};
 
 use crate::cassette::{Marks, Recording, Replay, Tee};
 use crate::catalogue::{ALIASES, AliasSettings, Catalogue, ModelSettings};
@@ -19,6 +20,15 @@ use crate::retry::RetryPolicy;
 use crate::script::Script;
 use crate::transport::{Network, Transport};
 
+/// The setting `web_search`: whether providers may search the web by themselves.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct WebSearchSetting(pub bool);
+
+impl Section for WebSearchSetting {
+    const KEY: &'static str = "web_search";
+}
+
 /// The settings of this crate.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct LlmSettings {
@@ -32,6 +42,8 @@ pub struct LlmSettings {
     pub network: NetworkSettings,
     /// `retry`.
     pub retry: RetryPolicy,
+    /// `web_search`.
+    pub web_search: WebSearchSetting,
 }
 
 impl LlmSettings {
@@ -43,6 +55,7 @@ impl LlmSettings {
             providers: reader.section()?,
             network: reader.section()?,
             retry: reader.section()?,
+            web_search: reader.section()?,
         })
     }
 }
@@ -90,6 +103,19 @@ impl Models {
             model.name = meant.to_owned();
         }
         Ok(model)
+    }
+
+    /// Whether a model's provider can search the web by itself; the error says why not.
+    pub fn web_search(&self, model: &ModelRef, env: Env<'_>) -> Result<(), String> {
+        let unable = |why: &str| format!("{model} cannot search the web: {why}; web_fetch is there for pages");
+        match model.provider.as_str() {
+            "script" => return Err(unable("it is a script")),
+            // What was searched is a part of the recording.
+            "cassette" => return Ok(()),
+            _ => {}
+        }
+        let endpoint = Endpoint::resolve(&model.provider, &self.providers, env).map_err(|error| error.message)?;
+        endpoint.wire.web_search(&model.name).map_err(unable)
     }
 
     /// Prepares a model to be called. Paths of scripts and cassettes are relative to `cwd`.

@@ -79,7 +79,7 @@ async fn stream(message: &Message, deltas: &mpsc::Sender<Delta>) {
             Block::Text { text } => text.split_inclusive('\n').map(|line| Delta::Text(line.to_owned())).collect(),
             Block::Thinking { text, .. } => vec![Delta::Thinking(text.clone())],
             Block::ToolUse(call) => vec![Delta::ToolCall { id: call.id.clone(), tool: call.tool.clone() }],
-            Block::ToolResult(_) | Block::Image(_) => Vec::new(),
+            Block::ToolResult(_) | Block::Image(_) | Block::Foreign(_) => Vec::new(),
         };
         for piece in pieces {
             // Nobody listening is no reason to lose the answer.

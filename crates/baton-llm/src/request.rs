@@ -21,6 +21,8 @@ pub struct Request {
     pub output_max: u64,
     /// How hard it should think; `None` leaves it to the provider.
     pub effort: Option<Effort>,
+    /// Whether the provider may search the web by itself; encoders whose format cannot leave it out.
+    pub web_search: bool,
     /// What the model can take; encoders leave out the rest.
     pub abilities: Abilities,
     /// Steers requests of one session to the same provider cache.
@@ -59,6 +61,7 @@ pub(crate) fn block_bytes(block: &Block) -> usize {
         Block::ToolUse(call) => call.tool.len() + call.input.to_string().len(),
         Block::ToolResult(result) => result.text.len() + result.images.len() * IMAGE_BYTES,
         Block::Image(_) => IMAGE_BYTES,
+        Block::Foreign(foreign) => foreign.raw.to_string().len(),
     }
 }
 
@@ -126,6 +129,36 @@ pub enum Delta {
         /// The tool's name.
         tool: String,
     },
+    /// The provider searched the web, or names what it has read there.
+    Searched(Search),
+}
+
+/// A search of the web that a provider made by itself.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Search {
+    /// What was searched for, or the page that was opened; nothing where only sources are named.
+    pub query: Option<String>,
+    /// What was found or cited.
+    pub sources: Vec<Source>,
+    /// Why it failed, in the provider's words.
+    pub problem: Option<String>,
+}
+
+/// A page on the web.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Source {
+    /// Its title, if it has one.
+    pub title: String,
+    /// Its address.
+    pub url: String,
+}
+
+impl Source {
+    /// The source in a provider's object, whose address is in one of these fields.
+    pub(crate) fn of(object: &serde_json::Value, address: &str) -> Option<Self> {
+        let text = |field: &str| object[field].as_str().unwrap_or_default().to_owned();
+        Some(Self { title: text("title"), url: text(address) }).filter(|source| !source.url.is_empty())
+    }
 }
 
 /// A whole answer.

@@ -126,7 +126,7 @@ fn last_said(messages: &[Message]) -> String {
     let texts = messages[start..].iter().flat_map(|message| &message.content).filter_map(|block| match block {
         Block::Text { text } => Some(text.as_str()),
         Block::ToolResult(result) => Some(result.text.as_str()),
-        Block::Thinking { .. } | Block::ToolUse(_) | Block::Image(_) => None,
+        Block::Thinking { .. } | Block::ToolUse(_) | Block::Image(_) | Block::Foreign(_) => None,
     });
     texts.collect::<Vec<_>>().join("\n")
 }

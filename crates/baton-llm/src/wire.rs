@@ -96,6 +96,16 @@ impl Wire {
         }
     }
 
+    /// Whether this model's provider can search the web by itself; the error says why not.
+    pub fn web_search(self, model: &str) -> Result<(), &'static str> {
+        match self {
+            Self::Anthropic | Self::Responses => Ok(()),
+            Self::Gemini if gemini::mixes_tools(model) => Ok(()),
+            Self::Gemini => Err("models before Gemini 3 cannot search and use tools in one request"),
+            Self::Chat => Err("Chat Completions has no search of its own"),
+        }
+    }
+
     /// The body of a request, without what the model cannot take.
     pub fn encode(self, request: &Request) -> Value {
         let request = fit::fit(request);

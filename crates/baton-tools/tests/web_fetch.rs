@@ -246,7 +246,8 @@ async fn a_page_that_drips_is_shown_as_far_as_it_came() {
         // Held open until the other side hangs up.
         drop(stream.read(&mut [0]));
     });
-    let outcome = server.scene_with(short()).run("web_fetch", json!({"url": server.url("/")})).await;
+    let limits = WebLimits { silence: short().silence, ..WebLimits::default() };
+    let outcome = server.scene_with(limits).run("web_fetch", json!({"url": server.url("/")})).await;
     assert_eq!(between_marks(&outcome), "begun");
     assert!(outcome.text.contains("[only the first 6 bytes were read: it took too long]"), "{}", outcome.text);
 }

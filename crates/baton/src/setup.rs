@@ -42,6 +42,8 @@ pub struct Request<'a> {
     pub model: Option<&'a str>,
     /// How hard it should think, if that was said apart from its name.
     pub effort: Option<baton_llm::Effort>,
+    /// Whether the provider may search the web, if the settings do not say so already.
+    pub web_search: bool,
     /// The permission mode.
     pub mode: PermissionMode,
     /// What ends a turn.
@@ -113,6 +115,8 @@ impl Setup {
         let fault = |error: LlmError| error.fault();
         let mut name = models.resolve(request.model.or(self.model.0.as_deref()), &env).map_err(fault)?;
         name.effort = request.effort.or(name.effort);
+        let wants_search = request.web_search || self.llm.web_search.0;
+        let search = if wants_search { models.web_search(&name, &env) } else { Ok(()) };
         let tape = Tape { record: request.record, marks: self.marks(&env)? };
         let Opened { model, recording, notice } = models.open(name, &gate, &self.cwd, &env, tape).map_err(fault)?;
 
@@ -140,6 +144,7 @@ impl Setup {
         let options = Options {
             source: EventSource::new(SessionId::fresh(&*ids), clock, ids),
             model,
+            web_search: wants_search && search.is_ok(),
             gate,
             executor,
             mode,
@@ -147,7 +152,7 @@ impl Setup {
             budgets: vec![process, session],
             role: AgentRole::default(),
             opening: opening(&environment, &instructions),
-            notices: self.notices().into_iter().chain(notice).chain(instructions.notices).collect(),
+            notices: self.notices().into_iter().chain(notice).chain(instructions.notices).chain(search.err()).collect(),
             answer_schema: None,
             is_attended: false,
         };

@@ -97,7 +97,7 @@ fn block(part: &Value) -> Result<Option<Block>, String> {
         "redacted_thinking" => thinking("anthropic", "", Some(text(part, "data")?)),
         "tool_use" => call(text(part, "id")?, text(part, "name")?, part["input"].clone()),
         "tool_result" => result(text(part, "tool_use_id")?, joined_text(part, "content")?),
-        "image" => return Ok(None),
+        "image" | "server_tool_use" | "web_search_tool_result" => return Ok(None),
         _ => return Err(wrong("type", "a kind of block", &part["type"])),
     }))
 }
@@ -119,7 +119,7 @@ fn opening_and_deltas(block: &Block) -> Option<(Value, Vec<Value>)> {
             let start = json!({"type": "tool_use", "id": call.id, "name": call.tool, "input": {}});
             (start, [""].into_iter().chain(pieces(&arguments)).map(delta).collect())
         }
-        Block::ToolResult(_) | Block::Image(_) => return None,
+        Block::ToolResult(_) | Block::Image(_) | Block::Foreign(_) => return None,
     })
 }
 
@@ -133,6 +133,6 @@ fn whole_block(block: &Block) -> Option<Value> {
             let input = call.malformed.as_ref().map_or_else(|| call.input.clone(), |text| json!(text));
             json!({"type": "tool_use", "id": call.id, "name": call.tool, "input": input})
         }
-        Block::ToolResult(_) | Block::Image(_) => return None,
+        Block::ToolResult(_) | Block::Image(_) | Block::Foreign(_) => return None,
     })
 }

@@ -54,7 +54,7 @@ impl Format for Chat {
                     let function = json!({"name": call.tool, "arguments": super::arguments(call)});
                     calls.push(json!({"id": call.id, "type": "function", "function": function}));
                 }
-                Block::ToolResult(_) | Block::Image(_) => {}
+                Block::ToolResult(_) | Block::Image(_) | Block::Foreign(_) => {}
             }
         }
         if !calls.is_empty() {
@@ -117,7 +117,7 @@ fn deltas(message: &Message) -> Vec<Value> {
                 deltas.extend(pieces(text).map(|piece| json!({"reasoning_content": piece})));
             }
             Block::Text { text } => deltas.extend(pieces(text).map(|piece| json!({"content": piece}))),
-            Block::ToolUse(_) | Block::ToolResult(_) | Block::Image(_) => {}
+            Block::ToolUse(_) | Block::ToolResult(_) | Block::Image(_) | Block::Foreign(_) => {}
         }
     }
     let tool_call = |call: Value| json!({"tool_calls": [call]});

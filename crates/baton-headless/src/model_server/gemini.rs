@@ -114,7 +114,7 @@ fn parts<'a>(reply: &'a Reply<'_>, split: impl Fn(&'a str) -> Vec<&'a str>) -> V
                 let function = json!({"name": call.tool, "args": call.input, "id": call.id});
                 push(json!({"functionCall": function}), &mut pending);
             }
-            Block::ToolUse(_) | Block::ToolResult(_) | Block::Image(_) => {}
+            Block::ToolUse(_) | Block::ToolResult(_) | Block::Image(_) | Block::Foreign(_) => {}
         }
     }
     if pending.is_some() {

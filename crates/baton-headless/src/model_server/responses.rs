@@ -134,7 +134,7 @@ fn items(reply: &Reply<'_>) -> Vec<Value> {
                 "name": call.tool,
                 "arguments": super::arguments(call),
             }),
-            Block::ToolResult(_) | Block::Image(_) => return None,
+            Block::ToolResult(_) | Block::Image(_) | Block::Foreign(_) => return None,
         })
     };
     reply.message.content.iter().enumerate().filter_map(item).collect()

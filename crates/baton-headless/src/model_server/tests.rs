@@ -31,6 +31,7 @@ fn request(messages: Vec<Message>) -> Request {
         messages,
         output_max: 1000,
         effort: None,
+        web_search: false,
         abilities: baton_llm::Abilities { images: true, thinking: true },
         cache_key: "key".to_owned(),
         role: AgentRole::default(),

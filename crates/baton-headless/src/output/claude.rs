@@ -134,6 +134,7 @@ fn block(block: &Block) -> Value {
             json!({ "type": "tool_result", "tool_use_id": id, "content": text, "is_error": is_error })
         }
         Block::Image(image) => picture(&image.media_type, &image.data),
+        Block::Foreign(foreign) => foreign.raw.clone(),
     }
 }
 

@@ -105,6 +105,7 @@ fn render(message: &Message) -> String {
             format!("[{kind} of {}]\n{}\n{}", result.id, result.text, images.collect::<String>())
         }
         Block::Image(image) => picture(&image.media_type, &image.data),
+        Block::Foreign(foreign) => format!("[of {} itself]\n{:#}\n", foreign.wire, foreign.raw),
     };
     format!("[{who}]\n{}", message.content.iter().map(block).collect::<String>())
 }

@@ -28,6 +28,7 @@ fn request(messages: Vec<Message>) -> Request {
         messages,
         output_max: 1000,
         effort: None,
+        web_search: false,
         abilities: Abilities { images: true, thinking: true },
         cache_key: "ses_1".to_owned(),
         role: AgentRole::default(),

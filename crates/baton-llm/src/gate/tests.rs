@@ -20,6 +20,7 @@ fn request() -> Request {
         messages: vec![Message::user("hi")],
         output_max: 1_000,
         effort: None,
+        web_search: false,
         abilities: crate::request::Abilities { images: true, thinking: true },
         cache_key: "k".into(),
         role: AgentRole::default(),

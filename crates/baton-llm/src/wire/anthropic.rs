@@ -1,13 +1,13 @@
 //! Anthropic Messages.
 
 use baton_core::{
-    Block, CallId, Image, Message, Role, Signature, StopReason, Tokens, ToolResult, ToolSpec, ToolUse, Usage,
+    Block, CallId, Foreign, Image, Message, Role, Signature, StopReason, Tokens, ToolResult, ToolSpec, ToolUse, Usage,
 };
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::assemble::{self, Assembly, End, Format};
-use crate::request::{Effort, Request};
+use crate::request::{Effort, Request, Search, Source};
 
 #[cfg(test)]
 mod tests;
@@ -19,6 +19,11 @@ const WIRE_REDACTED: &str = "anthropic-redacted";
 /// The first version of Claude that decides by itself how long to think.
 const ADAPTIVE_SINCE: (u64, u64) = (4, 6);
 const BUDGET_MIN: u64 = 1024;
+
+/// The most searches of the web in one answer.
+const SEARCHES_MAX: u32 = 8;
+/// Citations are a block of their own here, with a key of its own, behind the text that they belong to.
+const CITATIONS: u64 = 1 << 32;
 
 /// The path below the base URL.
 pub(super) fn path() -> String {
@@ -43,8 +48,11 @@ pub(super) fn encode(request: &Request) -> Value {
         body["system"] = json!([{"type": "text", "text": request.system}]);
         mark(body["system"].as_array_mut());
     }
-    if !request.tools.is_empty() {
-        body["tools"] = request.tools.iter().map(tool).collect();
+    let search = request
+        .web_search
+        .then(|| json!({"type": "web_search_20250305", "name": "web_search", "max_uses": SEARCHES_MAX}));
+    if !request.tools.is_empty() || search.is_some() {
+        body["tools"] = request.tools.iter().map(tool).chain(search).collect();
         mark(body["tools"].as_array_mut());
     }
     if let Some(effort) = request.effort {
@@ -106,7 +114,14 @@ fn is_adaptive(model: &str) -> bool {
 /// A message; consecutive ones of one role are joined by the provider itself. Some messages come to
 /// nothing, and the provider takes no empty ones.
 fn message(message: &Message) -> Option<Value> {
-    let mut content: Vec<_> = message.content.iter().filter_map(block).collect();
+    let mut content: Vec<Value> = Vec::new();
+    for part in message.content.iter().filter_map(block) {
+        match (part.get("citations"), content.last_mut()) {
+            (Some(citations), Some(text)) if part.get("type").is_none() => text["citations"] = citations.clone(),
+            (Some(_), None) if part.get("type").is_none() => {}
+            _ => content.push(part),
+        }
+    }
     let role = match message.role {
         Role::User => {
             content.sort_by_key(|block| block["type"] != "tool_result");
@@ -137,6 +152,8 @@ fn block(block: &Block) -> Option<Value> {
         }
         Block::ToolResult(result) => tool_result(result),
         Block::Image(picture) => image(picture),
+        Block::Foreign(Foreign { wire, raw }) if wire == WIRE => raw.clone(),
+        Block::Foreign(_) => return None,
     })
 }
 
@@ -169,7 +186,13 @@ pub(super) type Decoder = assemble::Decoder<Anthropic>;
 impl Decoder {
     /// A decoder for one response.
     pub(super) fn new() -> Self {
-        Self::of(Anthropic { stop: StopReason::EndTurn, usage: Usage::default() })
+        Self::of(Anthropic {
+            stop: StopReason::EndTurn,
+            usage: Usage::default(),
+            step: None,
+            query: None,
+            citations: Vec::new(),
+        })
     }
 }
 
@@ -177,6 +200,12 @@ impl Decoder {
 pub(super) struct Anthropic {
     stop: StopReason,
     usage: Usage,
+    /// What the provider does by itself just now, and its input so far.
+    step: Option<(u64, Value, String)>,
+    /// What it searched for last.
+    query: Option<String>,
+    /// The citations of the text that is being written.
+    citations: Vec<Value>,
 }
 
 #[derive(Deserialize)]
@@ -187,7 +216,7 @@ enum Event {
     },
     ContentBlockStart {
         index: u64,
-        content_block: BlockStart,
+        content_block: Value,
     },
     ContentBlockDelta {
         index: u64,
@@ -233,6 +262,8 @@ enum BlockStart {
         id: String,
         name: String,
     },
+    ServerToolUse,
+    WebSearchToolResult,
     #[serde(other)]
     Other,
 }
@@ -252,6 +283,9 @@ enum BlockDelta {
     InputJsonDelta {
         partial_json: String,
     },
+    CitationsDelta {
+        citation: Value,
+    },
     #[serde(other)]
     Other,
 }
@@ -267,21 +301,45 @@ impl Format for Anthropic {
     fn event(&mut self, data: &str, answer: &mut Assembly<u64>) -> serde_json::Result<Option<End>> {
         match serde_json::from_str(data)? {
             Event::MessageStart { message } => self.count(&message.usage),
-            Event::ContentBlockStart { index, content_block } => match content_block {
+            Event::ContentBlockStart { index, content_block } => match BlockStart::deserialize(&content_block)? {
                 BlockStart::Text { text } => answer.text(index, &text),
                 BlockStart::Thinking { thinking } => answer.thinking(index, &thinking),
                 BlockStart::RedactedThinking { data } => answer.sign(index, WIRE_REDACTED, data),
                 BlockStart::ToolUse { id, name } => answer.call(index, CallId::new(id), name),
+                BlockStart::ServerToolUse => self.step = Some((index, content_block, String::new())),
+                BlockStart::WebSearchToolResult => {
+                    answer.searched(search(self.query.take(), &content_block["content"]));
+                    answer.foreign(index, WIRE, content_block);
+                }
                 BlockStart::Other => {}
             },
             Event::ContentBlockDelta { index, delta } => match delta {
                 BlockDelta::TextDelta { text } => answer.text(index, &text),
                 BlockDelta::ThinkingDelta { thinking } => answer.thinking(index, &thinking),
                 BlockDelta::SignatureDelta { signature } => answer.sign(index, WIRE, signature),
-                BlockDelta::InputJsonDelta { partial_json } => answer.arguments(index, &partial_json),
+                BlockDelta::InputJsonDelta { partial_json } => match &mut self.step {
+                    Some((step, _, input)) if *step == index => {
+                        input.push_str(&partial_json);
+                        answer.weigh(partial_json.len());
+                    }
+                    _ => answer.arguments(index, &partial_json),
+                },
+                BlockDelta::CitationsDelta { citation } => {
+                    answer.weigh(citation.to_string().len());
+                    self.citations.push(citation);
+                }
                 BlockDelta::Other => {}
             },
-            Event::ContentBlockStop { index } => answer.close(index),
+            Event::ContentBlockStop { index } => {
+                answer.close(index);
+                self.end_step(index, answer);
+                if !self.citations.is_empty() {
+                    let citations = std::mem::take(&mut self.citations);
+                    let key = CITATIONS.saturating_add(index);
+                    answer.foreign(key, WIRE, json!({"citations": citations}));
+                    answer.close(key);
+                }
+            }
             Event::MessageDelta { delta, usage } => {
                 self.count(&usage);
                 if let Some(reason) = delta.stop_reason {
@@ -301,6 +359,17 @@ impl Format for Anthropic {
 }
 
 impl Anthropic {
+    /// What the provider did by itself has its whole input.
+    fn end_step(&mut self, index: u64, answer: &mut Assembly<u64>) {
+        let Some((_, mut raw, input)) = self.step.take_if(|(step, ..)| *step == index) else { return };
+        if let Ok(input @ Value::Object(_)) = serde_json::from_str(&input) {
+            raw["input"] = input;
+        }
+        self.query = raw["input"]["query"].as_str().map(str::to_owned);
+        answer.foreign(index, WIRE, raw);
+        answer.close(index);
+    }
+
     /// Takes running totals; what is absent has not changed.
     fn count(&mut self, counts: &Value) {
         let update = |tokens: &mut Tokens, name: &str| *tokens = counts[name].as_u64().unwrap_or(*tokens);
@@ -309,6 +378,13 @@ impl Anthropic {
         update(&mut self.usage.cache_read_tokens, "cache_read_input_tokens");
         update(&mut self.usage.cache_write_tokens, "cache_creation_input_tokens");
     }
+}
+
+/// What a search found; instead of results there may be an error.
+fn search(query: Option<String>, content: &Value) -> Search {
+    let results = content.as_array().into_iter().flatten();
+    let sources = results.filter_map(|result| Source::of(result, "url")).collect();
+    Search { query, sources, problem: content["error_code"].as_str().map(str::to_owned) }
 }
 
 fn stop_reason(reason: &str) -> StopReason {

@@ -1,11 +1,11 @@
 //! Assembling an answer: blocks that grow side by side, and the decoder that the formats share.
 
-use baton_core::{Block, CallId, Message, Role, Signature, StopReason, Tokens, ToolUse, Usage};
+use baton_core::{Block, CallId, Foreign, Message, Role, Signature, StopReason, Tokens, ToolUse, Usage};
 use serde_json::{Value, json};
 
 use super::sse::{Events, TooLong};
 use super::{Decode, WireEvent, WireFailure, WireFailureKind};
-use crate::request::{Answer, Delta};
+use crate::request::{Answer, Delta, Search};
 
 #[cfg(test)]
 pub(super) mod testing;
@@ -205,7 +205,7 @@ impl<F: Format> Decode for Decoder<F> {
 fn is_empty(answer: &Answer) -> bool {
     let says = |block: &Block| match block {
         Block::Text { text } => !text.trim().is_empty(),
-        Block::Thinking { .. } => false,
+        Block::Thinking { .. } | Block::Foreign(_) => false,
         _ => true,
     };
     answer.stop == StopReason::EndTurn && !answer.message.content.iter().any(says)
@@ -230,6 +230,7 @@ enum Piece {
     Text(String),
     Thinking { text: String, signature: Option<Signature> },
     Call { id: CallId, tool: String, arguments: String, announced: bool },
+    Foreign(Foreign),
 }
 
 impl<K> Default for Assembly<K> {
@@ -294,6 +295,20 @@ impl<K: Copy + PartialEq> Assembly<K> {
         let tool = tool.into();
         self.weigh(id.as_str().len() + tool.len());
         self.open(key, || Piece::Call { id, tool, arguments: String::new(), announced: false });
+    }
+
+    /// What the provider did by itself. Of one key, the last has the last word.
+    pub(super) fn foreign(&mut self, key: K, wire: &str, raw: Value) {
+        self.weigh(raw.to_string().len());
+        let new = Foreign { wire: wire.to_owned(), raw };
+        if let Piece::Foreign(foreign) = self.open(key, || Piece::Foreign(new.clone())) {
+            *foreign = new;
+        }
+    }
+
+    /// The provider searched the web.
+    pub(super) fn searched(&mut self, search: Search) {
+        self.deltas.push(Delta::Searched(search));
     }
 
     /// More of a call's name. Once the input has begun the name is whole, and until then a server
@@ -401,7 +416,12 @@ impl<K> Assembly<K> {
 
     /// What there is so far, without calls whose input may go on.
     fn partial(&self) -> Message {
-        let whole = self.slots.iter().filter(|slot| !slot.open || !matches!(slot.piece, Piece::Call { .. }));
+        // What a provider did by itself is of use only as a whole: a search without its result would be refused.
+        let whole = self.slots.iter().filter(|slot| match slot.piece {
+            Piece::Call { .. } => !slot.open,
+            Piece::Foreign(_) => false,
+            Piece::Text(_) | Piece::Thinking { .. } => true,
+        });
         Message { role: Role::Assistant, content: whole.filter_map(|slot| slot.piece.block(true)).collect() }
     }
 }
@@ -431,6 +451,7 @@ impl Piece {
             Self::Text(text) => (!text.is_empty()).then(|| Block::text(text)),
             Self::Thinking { text, signature } => (!text.is_empty() || signature.is_some())
                 .then(|| Block::Thinking { text: text.clone(), signature: signature.clone() }),
+            Self::Foreign(foreign) => Some(Block::Foreign(foreign.clone())),
             Self::Call { id, tool, arguments, .. } => {
                 let (input, malformed) = match serde_json::from_str(arguments) {
                     Ok(input @ Value::Object(_)) => (input, None),

@@ -89,7 +89,7 @@ fn user(message: &Message, messages: &mut Vec<Value>) {
             Block::Text { text } if text.is_empty() => {}
             Block::Text { text } => parts.push(text_part(text)),
             Block::Image(picture) => parts.push(image(picture)),
-            Block::Thinking { .. } | Block::ToolUse(_) => {}
+            Block::Thinking { .. } | Block::ToolUse(_) | Block::Foreign(_) => {}
         }
     }
     if parts.iter().any(|part| part["type"] == "image_url") {

@@ -38,7 +38,7 @@ fn takes(request: &Request, block: &Block) -> bool {
         Block::Thinking { .. } => request.abilities.thinking,
         Block::Image(_) => request.abilities.images,
         Block::ToolResult(result) => request.abilities.images || result.images.is_empty(),
-        Block::Text { .. } | Block::ToolUse(_) => true,
+        Block::Text { .. } | Block::ToolUse(_) | Block::Foreign(_) => true,
     }
 }
 

@@ -2,12 +2,12 @@
 
 use std::collections::HashMap;
 
-use baton_core::{Block, CallId, Image, Message, Role, Signature, StopReason, ToolSpec, ToolUse, Usage};
+use baton_core::{Block, CallId, Foreign, Image, Message, Role, Signature, StopReason, ToolSpec, ToolUse, Usage};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::assemble::{self, Assembly, End, Format, count};
-use crate::request::{Effort, Request};
+use crate::request::{Effort, Request, Search, Source};
 
 #[cfg(test)]
 mod tests;
@@ -52,9 +52,19 @@ pub(super) fn encode(request: &Request) -> Value {
     if !request.system.is_empty() {
         body["systemInstruction"] = json!({"parts": [{"text": request.system}]});
     }
+    let mut tools = Vec::new();
     if !request.tools.is_empty() {
         let functions: Vec<_> = request.tools.iter().map(function).collect();
-        body["tools"] = json!([{"functionDeclarations": functions}]);
+        tools.push(json!({"functionDeclarations": functions}));
+    }
+    if request.web_search && (tools.is_empty() || mixes_tools(&request.model)) {
+        tools.push(json!({"googleSearch": {}}));
+        if !request.tools.is_empty() {
+            body["toolConfig"] = json!({"includeServerSideToolInvocations": true});
+        }
+    }
+    if !tools.is_empty() {
+        body["tools"] = json!(tools);
     }
     if let Some(effort) = request.effort {
         body["generationConfig"]["thinkingConfig"] = thinking(effort, &request.model);
@@ -69,6 +79,11 @@ fn function(tool: &ToolSpec) -> Value {
 /// Since Gemini 3 effort is a level, and calls must be signed.
 fn takes_levels(model: &str) -> bool {
     !model.starts_with("gemini-1") && !model.starts_with("gemini-2")
+}
+
+/// Since Gemini 3 a request may have functions and a search of the web; before, the provider refuses it.
+pub(super) fn mixes_tools(model: &str) -> bool {
+    takes_levels(model)
 }
 
 /// Levels and budgets are chosen so that every model of their generation takes them.
@@ -126,6 +141,11 @@ fn parts(message: &Message, names: &HashMap<&CallId, &str>) -> Vec<Value> {
                 json!({"functionResponse": {"id": result.id, "name": name, "response": {field: result.text}}})
             }
             Block::Image(picture) => image(picture),
+            Block::Foreign(Foreign { wire, raw }) if wire == WIRE => {
+                parts.push(raw.clone());
+                continue;
+            }
+            Block::Foreign(_) => continue,
         };
         if let Some(token) = pending.take() {
             part["thoughtSignature"] = json!(token);
@@ -145,7 +165,14 @@ pub(super) type Decoder = assemble::Decoder<Gemini>;
 impl Decoder {
     /// A decoder for one response; `call_ids` names the calls that come without an id.
     pub(super) fn new(call_ids: Box<dyn FnMut() -> CallId + Send>) -> Self {
-        Self::of(Gemini { call_ids, current: None, blocks: 0, stop: None, usage: Usage::default() })
+        Self::of(Gemini {
+            call_ids,
+            current: None,
+            blocks: 0,
+            stop: None,
+            usage: Usage::default(),
+            told: Search::default(),
+        })
     }
 }
 
@@ -158,6 +185,8 @@ pub(super) struct Gemini {
     blocks: u64,
     stop: Option<StopReason>,
     usage: Usage,
+    /// What was told of searches last: chunks repeat it.
+    told: Search,
 }
 
 #[derive(Clone, Copy, PartialEq)]
@@ -181,11 +210,12 @@ struct Candidate {
     content: Option<Content>,
     finish_reason: Option<String>,
     finish_message: Option<String>,
+    grounding_metadata: Option<Value>,
 }
 
 #[derive(Deserialize)]
 struct Content {
-    parts: Option<Vec<Part>>,
+    parts: Option<Vec<Value>>,
 }
 
 #[derive(Deserialize)]
@@ -229,7 +259,17 @@ impl Format for Gemini {
         }
         let Some(candidate) = chunk.candidates.into_iter().flatten().next() else { return Ok(None) };
         for part in candidate.content.and_then(|content| content.parts).into_iter().flatten() {
-            self.part(part, answer);
+            // What the provider did by itself goes back as it came, its signature included.
+            if part.get("toolCall").is_some() || part.get("toolResponse").is_some() {
+                let key = self.key(None);
+                answer.foreign(key, WIRE, part);
+                answer.close(key);
+            } else {
+                self.part(Part::deserialize(part)?, answer);
+            }
+        }
+        if let Some(grounding) = candidate.grounding_metadata {
+            self.searched(&grounding, answer);
         }
         let Some(reason) = candidate.finish_reason else { return Ok(None) };
         self.stop = Some(match reason.as_str() {
@@ -255,6 +295,19 @@ impl Format for Gemini {
 }
 
 impl Gemini {
+    fn searched(&mut self, grounding: &Value, answer: &mut Assembly<u64>) {
+        let list = |field: &str| grounding[field].as_array().cloned().unwrap_or_default();
+        let queries: Vec<_> =
+            list("webSearchQueries").iter().filter_map(|query| query.as_str().map(str::to_owned)).collect();
+        let sources = list("groundingChunks").iter().filter_map(|chunk| Source::of(&chunk["web"], "uri")).collect();
+        let query = (!queries.is_empty()).then(|| queries.join(", "));
+        let search = Search { query, sources, problem: None };
+        if search != self.told && search != Search::default() {
+            answer.searched(search.clone());
+            self.told = search;
+        }
+    }
+
     fn part(&mut self, part: Part, answer: &mut Assembly<u64>) {
         let text = part.text.unwrap_or_default();
         let signed = part.thought_signature.is_some();

@@ -1,11 +1,13 @@
 //! OpenAI Responses, without server-side state: reasoning travels encrypted in the history.
 
-use baton_core::{Block, CallId, Image, Message, Role, Signature, StopReason, ToolResult, ToolSpec, ToolUse, Usage};
+use baton_core::{
+    Block, CallId, Foreign, Image, Message, Role, Signature, StopReason, ToolResult, ToolSpec, ToolUse, Usage,
+};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::assemble::{self, Assembly, End, Format, count};
-use crate::request::{Effort, Request};
+use crate::request::{Effort, Request, Search, Source};
 
 #[cfg(test)]
 mod tests;
@@ -33,14 +35,18 @@ pub(super) fn encode(request: &Request) -> Value {
         "max_output_tokens": request.output_max,
         "prompt_cache_key": request.cache_key,
     });
-    if !request.tools.is_empty() {
-        body["tools"] = request.tools.iter().map(tool).collect();
+    let search = request.web_search.then(|| json!({"type": "web_search"}));
+    if !request.tools.is_empty() || search.is_some() {
+        body["tools"] = request.tools.iter().map(tool).chain(search).collect();
         body["tool_choice"] = json!("auto");
         body["parallel_tool_calls"] = json!(true);
     }
     // Models that cannot think refuse to be asked for encrypted reasoning.
-    if request.abilities.thinking {
-        body["include"] = json!(["reasoning.encrypted_content"]);
+    let reasoning = request.abilities.thinking.then_some("reasoning.encrypted_content");
+    let sources = request.web_search.then_some("web_search_call.action.sources");
+    let include: Vec<_> = reasoning.into_iter().chain(sources).collect();
+    if !include.is_empty() {
+        body["include"] = json!(include);
     }
     if let Some(effort) = request.effort {
         body["reasoning"] = json!({"effort": effort_name(effort, &request.model), "summary": "auto"});
@@ -89,6 +95,8 @@ fn items(message: &Message) -> Vec<Value> {
             Block::ToolUse(ToolUse { id, tool, input, .. }) => items
                 .push(json!({"type": "function_call", "call_id": id, "name": tool, "arguments": input.to_string()})),
             Block::ToolResult(result) => items.push(tool_result(result)),
+            Block::Foreign(Foreign { wire, raw }) if wire == WIRE => items.push(raw.clone()),
+            Block::Foreign(_) => {}
         }
     }
     items.sort_by_key(|item| item["type"] != "function_call_output");
@@ -186,6 +194,7 @@ enum Item {
         #[serde(default)]
         arguments: String,
     },
+    WebSearchCall,
     #[serde(other)]
     Other,
 }
@@ -195,6 +204,8 @@ enum Item {
 enum Part {
     OutputText {
         text: String,
+        #[serde(default)]
+        annotations: Vec<Value>,
     },
     Refusal {
         refusal: String,
@@ -225,6 +236,9 @@ impl Format for Responses {
             Event::ItemAdded { output_index, item } => begin(output_index, &item, answer),
             Event::ItemDone { output_index, item } => {
                 begin(output_index, &item, answer);
+                if matches!(item, Item::WebSearchCall) {
+                    searched(output_index, data, answer)?;
+                }
                 self.settle(output_index, item, answer);
                 answer.close(output_index);
             }
@@ -275,8 +289,21 @@ fn begin(index: u64, item: &Item, answer: &mut Assembly<u64>) {
         Item::Message { .. } => answer.text(index, ""),
         Item::Reasoning { .. } => answer.thinking(index, ""),
         Item::FunctionCall { call_id, name, .. } => answer.call(index, CallId::new(call_id), name),
-        Item::Other => {}
+        Item::WebSearchCall | Item::Other => {}
     }
+}
+
+/// A search of the web. Without it the provider would refuse the reasoning that led to it.
+fn searched(index: u64, data: &str, answer: &mut Assembly<u64>) -> serde_json::Result<()> {
+    let item = serde_json::from_str::<Value>(data)?["item"].take();
+    let action = &item["action"];
+    let query = ["query", "url"].iter().find_map(|field| action[field].as_str()).map(str::to_owned);
+    let found = action["sources"].as_array().into_iter().flatten();
+    let sources = found.filter_map(|source| Source::of(source, "url")).collect();
+    let problem = (item["status"] == "failed").then(|| "failed".to_owned());
+    answer.searched(Search { query, sources, problem });
+    answer.foreign(index, WIRE, item);
+    Ok(())
 }
 
 impl Responses {
@@ -284,10 +311,13 @@ impl Responses {
     fn settle(&mut self, index: u64, item: Item, answer: &mut Assembly<u64>) {
         match item {
             Item::Message { content } => {
-                let mut whole = String::new();
+                let (mut whole, mut cited) = (String::new(), Vec::new());
                 for part in &content {
                     match part {
-                        Part::OutputText { text } => whole.push_str(text),
+                        Part::OutputText { text, annotations } => {
+                            whole.push_str(text);
+                            cited.extend(annotations.iter().filter_map(|note| Source::of(note, "url")));
+                        }
                         Part::Refusal { refusal } => {
                             self.refused = true;
                             whole.push_str(refusal);
@@ -296,6 +326,9 @@ impl Responses {
                     }
                 }
                 answer.whole_text(index, &whole);
+                if !cited.is_empty() {
+                    answer.searched(Search { sources: cited, ..Search::default() });
+                }
             }
             Item::Reasoning { id, summary, content, encrypted_content } => {
                 let summary = summary.unwrap_or_default();
@@ -310,7 +343,7 @@ impl Responses {
                 }
             }
             Item::FunctionCall { arguments, .. } => answer.whole_arguments(index, &arguments),
-            Item::Other => {}
+            Item::WebSearchCall | Item::Other => {}
         }
     }
 }

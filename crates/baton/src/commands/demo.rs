@@ -86,7 +86,8 @@ fn rehearse(global: &Global, args: &Args, repository: &Path, temp: &Path) -> Res
     std::fs::write(&script, SCRIPT).map_err(|error| unusable(&error))?;
     let model = format!("script/{}", script.display());
     let limits = TurnLimits::default();
-    let request = Request { model: Some(&model), effort: None, mode: PermissionMode::Auto, limits, record: None };
+    let mode = PermissionMode::Auto;
+    let request = Request { model: Some(&model), effort: None, web_search: false, mode, limits, record: None };
     block_on(async {
         let mut signals = Signals::new().map_err(|error| unusable(&error))?;
         let (options, _) = setup.conversation(request)?;

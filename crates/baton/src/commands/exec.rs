@@ -52,6 +52,9 @@ pub struct Args {
     /// What may be done unasked: ask, accept-edits, plan, auto, deny, yolo
     #[arg(long, value_name = "MODE", default_value = "ask")]
     permission_mode: PermissionMode,
+    /// Let the provider search the web by itself, where it can
+    #[arg(long)]
+    web_search: bool,
     /// Attach a picture (repeatable)
     #[arg(short, long = "image", value_name = "FILE")]
     images: Vec<PathBuf>,
@@ -144,6 +147,7 @@ async fn prepare(global: &Global, args: &Args) -> Result<Prepared, Fault> {
     let request = Request {
         model: args.model.as_deref(),
         effort: args.effort,
+        web_search: args.web_search,
         mode: args.permission_mode,
         limits,
         record: args.record.as_deref(),

@@ -3,7 +3,7 @@
 use baton_core::{Block, Message, StopReason, Usage};
 use serde_json::{Value, json};
 
-use crate::request::{Effort, Request};
+use crate::request::{Delta, Effort, Request, Search, Source};
 use crate::wire::assemble::testing::{
     answer, call, call_delta, check_cuts, check_noise, check_prefix, check_splits, conversation, every_format, failure,
     malformed, pretty, request, sent_back, text_delta, thinking, thinking_delta,
@@ -20,7 +20,8 @@ const THINKING: &str = include_str!("../../../tests/streams/anthropic_thinking.s
 const ERROR: &str = include_str!("../../../tests/streams/anthropic_error.sse");
 const MALFORMED: &str = include_str!("../../../tests/streams/anthropic_malformed.sse");
 const REFUSAL: &str = include_str!("../../../tests/streams/anthropic_refusal.sse");
-const SAMPLES: [&str; 7] = [TEXT, TOOL, PARALLEL, THINKING, ERROR, MALFORMED, REFUSAL];
+const SEARCH: &str = include_str!("../../../tests/streams/anthropic_search.sse");
+const SAMPLES: [&str; 8] = [SEARCH, TEXT, TOOL, PARALLEL, THINKING, ERROR, MALFORMED, REFUSAL];
 
 #[test]
 fn text() {
@@ -146,7 +147,7 @@ fn what_is_no_event_is_malformed() {
     assert!(failure.message.contains("502 Bad Gateway"), "{}", failure.message);
 }
 
-every_format!(WIRE, MODEL, SAMPLES, [TEXT, TOOL, PARALLEL, THINKING]);
+every_format!(WIRE, MODEL, SAMPLES, [TEXT, TOOL, PARALLEL, THINKING, SEARCH]);
 
 #[test]
 fn a_growing_conversation_moves_nothing_but_marks() {
@@ -249,4 +250,57 @@ fn efforts() {
         assert_eq!(encode(model, Some(Effort::Minimal), 64_000), (Value::Null, json!({"effort": "low"})));
         assert_eq!(encode(model, Some(Effort::Max), 64_000), (adaptive.clone(), json!({"effort": "max"})));
     }
+}
+
+fn search(query: Option<&str>, title: &str) -> Delta {
+    let source = Source { title: title.to_owned(), url: "https://blog.rust-lang.org/".to_owned() };
+    Delta::Searched(Search { query: query.map(str::to_owned), sources: vec![source], problem: None })
+}
+
+#[test]
+fn a_search_is_told_and_goes_back_as_it_came() {
+    let (answer, deltas) = answer(WIRE, SEARCH);
+    let told = search(Some("rust release"), "Rust blog");
+    assert_eq!(deltas, [text_delta("I will search."), told, text_delta("It is out.")]);
+    assert_eq!((answer.stop, answer.message.text().as_str()), (StopReason::EndTurn, "I will search.\nIt is out."));
+    let citation = json!({
+        "type": "web_search_result_location", "cited_text": "Announcing", "url": "https://blog.rust-lang.org/",
+        "title": "Rust blog", "encrypted_index": "Eo8BCioIAhgB",
+    });
+    let result = json!({
+        "type": "web_search_result", "title": "Rust blog", "url": "https://blog.rust-lang.org/",
+        "encrypted_content": "EqgfCioIARgB", "page_age": "3 days ago",
+    });
+    let expected = json!([
+        {"type": "text", "text": "I will search."},
+        {"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": {"query": "rust release"}},
+        {"type": "web_search_tool_result", "tool_use_id": "srvtoolu_1", "content": [result]},
+        {"type": "text", "text": "It is out.", "citations": [citation]},
+    ]);
+    assert_eq!(sent_back(WIRE, MODEL, answer.clone())["messages"][1]["content"], expected);
+    for (wire, model) in [(Wire::Responses, "gpt-5.2"), (Wire::Chat, "deepseek-chat"), (Wire::Gemini, "gemini-3-flash")]
+    {
+        let body = sent_back(wire, model, answer.clone()).to_string();
+        assert!(!body.contains("srvtoolu_1") && !body.contains("Eo8B") && body.contains("It is out."), "{body}");
+    }
+}
+
+#[test]
+fn a_search_that_failed_says_why() {
+    let (from, to) = (SEARCH.find("[{\"type\":\"web_search_result\"").unwrap(), SEARCH.find("}]}}\n").unwrap() + 2);
+    let problem = r#"{"type":"web_search_tool_result_error","error_code":"max_uses_exceeded"}"#;
+    let (_, deltas) = answer(WIRE, &SEARCH.replace(&SEARCH[from..to], problem));
+    let told = Search {
+        query: Some("rust release".to_owned()),
+        sources: Vec::new(),
+        problem: Some("max_uses_exceeded".to_owned()),
+    };
+    assert_eq!(deltas[1], Delta::Searched(told));
+}
+
+#[test]
+fn the_search_is_a_tool_among_the_others() {
+    let body = WIRE.encode(&Request { web_search: true, ..conversation(MODEL) });
+    let last = body["tools"].as_array().unwrap().last().unwrap();
+    assert_eq!((&last["type"], &last["name"]), (&json!("web_search_20250305"), &json!("web_search")));
 }

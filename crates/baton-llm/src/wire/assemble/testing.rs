@@ -83,6 +83,7 @@ pub(in crate::wire) fn request(model: &str, messages: Vec<Message>) -> Request {
         messages,
         output_max: 32_000,
         effort: None,
+        web_search: false,
         abilities: Abilities { images: true, thinking: true },
         cache_key: "ses_1".to_owned(),
         role: AgentRole::default(),

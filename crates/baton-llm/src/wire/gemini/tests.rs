@@ -3,7 +3,7 @@
 use baton_core::{Block, Message, Role, StopReason, Usage};
 use serde_json::json;
 
-use crate::request::{Effort, Request};
+use crate::request::{Delta, Effort, Request, Search, Source};
 use crate::wire::assemble::testing::{
     answer, call, call_delta, check_cuts, check_noise, check_prefix, check_splits, conversation, every_format, failure,
     pretty, request, sent_back, text_delta, thinking, thinking_delta,
@@ -21,7 +21,8 @@ const ERROR: &str = include_str!("../../../tests/streams/gemini_error.sse");
 const MALFORMED: &str = include_str!("../../../tests/streams/gemini_malformed.sse");
 const REFUSAL: &str = include_str!("../../../tests/streams/gemini_refusal.sse");
 const BLOCKED: &str = include_str!("../../../tests/streams/gemini_blocked.sse");
-const SAMPLES: [&str; 8] = [TEXT, TOOL, PARALLEL, THINKING, ERROR, MALFORMED, REFUSAL, BLOCKED];
+const SEARCH: &str = include_str!("../../../tests/streams/gemini_search.sse");
+const SAMPLES: [&str; 9] = [SEARCH, TEXT, TOOL, PARALLEL, THINKING, ERROR, MALFORMED, REFUSAL, BLOCKED];
 
 #[test]
 fn the_model_is_in_the_path() {
@@ -148,7 +149,7 @@ fn a_blocked_prompt_is_a_refusal_that_says_why() {
     assert_eq!((answer.stop, answer.message), (StopReason::Refusal, Message::assistant(text)));
 }
 
-every_format!(WIRE, MODEL, SAMPLES, [TEXT, TOOL, PARALLEL, THINKING]);
+every_format!(WIRE, MODEL, SAMPLES, [TEXT, TOOL, PARALLEL, THINKING, SEARCH]);
 
 #[test]
 fn a_growing_conversation_moves_nothing() {
@@ -169,4 +170,35 @@ fn efforts() {
     assert_eq!(encode(MODEL, Some(Effort::Max)), level("high"));
     assert_eq!(encode("gemini-2.5-flash", Some(Effort::Minimal)), budget(512));
     assert_eq!(encode("gemini-2.5-pro", Some(Effort::Max)), budget(24_576));
+}
+
+fn search(query: Option<&str>, title: &str) -> Delta {
+    let source = Source { title: title.to_owned(), url: "https://blog.rust-lang.org/".to_owned() };
+    Delta::Searched(Search { query: query.map(str::to_owned), sources: vec![source], problem: None })
+}
+
+#[test]
+fn a_search_is_told_and_goes_back_as_it_came() {
+    let (answer, deltas) = answer(WIRE, SEARCH);
+    assert_eq!(deltas, [text_delta("It is out."), search(Some("rust release"), "Rust blog")]);
+    let body = sent_back(WIRE, MODEL, answer);
+    let args = json!({"queries": ["rust release"]});
+    let response = json!({"search_suggestions": "..."});
+    let expected = json!([
+        {"toolCall": {"toolType": "GOOGLE_SEARCH_WEB", "args": args, "id": "s1"}, "thoughtSignature": "sigC"},
+        {"toolResponse": {"toolType": "GOOGLE_SEARCH_WEB", "response": response, "id": "s1"}, "thoughtSignature": "sigR"},
+        {"text": "It is out."},
+    ]);
+    assert_eq!(body["contents"][1]["parts"], expected);
+}
+
+#[test]
+fn the_search_stands_beside_functions_where_the_model_allows_it() {
+    let body = |model| WIRE.encode(&Request { web_search: true, ..conversation(model) });
+    assert_eq!(body(MODEL)["tools"][1], json!({"googleSearch": {}}));
+    assert_eq!(body(MODEL)["toolConfig"], json!({"includeServerSideToolInvocations": true}));
+    assert_eq!(body("gemini-2.5-pro")["tools"].as_array().unwrap().len(), 1);
+    let alone = WIRE.encode(&Request { web_search: true, ..request("gemini-2.5-pro", vec![Message::user("?")]) });
+    assert_eq!(alone["tools"], json!([{"googleSearch": {}}]));
+    assert!(WIRE.web_search(MODEL).is_ok() && WIRE.web_search("gemini-2.5-pro").is_err());
 }

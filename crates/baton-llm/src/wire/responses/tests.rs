@@ -3,7 +3,7 @@
 use baton_core::{Block, Message, StopReason, Usage};
 use serde_json::json;
 
-use crate::request::{Abilities, Effort, Request};
+use crate::request::{Abilities, Delta, Effort, Request, Search, Source};
 use crate::wire::assemble::testing::{
     answer, call, call_delta, check_cuts, check_noise, check_prefix, check_splits, conversation, every_format, failure,
     malformed, pretty, request, sent_back, text_delta, thinking, thinking_delta,
@@ -21,7 +21,8 @@ const ERROR: &str = include_str!("../../../tests/streams/responses_error.sse");
 const MALFORMED: &str = include_str!("../../../tests/streams/responses_malformed.sse");
 const REFUSAL: &str = include_str!("../../../tests/streams/responses_refusal.sse");
 const LENGTH: &str = include_str!("../../../tests/streams/responses_length.sse");
-const SAMPLES: [&str; 8] = [TEXT, TOOL, PARALLEL, THINKING, ERROR, MALFORMED, REFUSAL, LENGTH];
+const SEARCH: &str = include_str!("../../../tests/streams/responses_search.sse");
+const SAMPLES: [&str; 9] = [SEARCH, TEXT, TOOL, PARALLEL, THINKING, ERROR, MALFORMED, REFUSAL, LENGTH];
 
 #[test]
 fn text() {
@@ -158,7 +159,7 @@ fn an_incomplete_answer_says_why() {
     assert_eq!(answer(WIRE, &filtered).0.stop, StopReason::Refusal);
 }
 
-every_format!(WIRE, MODEL, SAMPLES, [TEXT, TOOL, PARALLEL, THINKING]);
+every_format!(WIRE, MODEL, SAMPLES, [TEXT, TOOL, PARALLEL, THINKING, SEARCH]);
 
 #[test]
 fn a_growing_conversation_moves_nothing() {
@@ -183,4 +184,29 @@ fn efforts() {
     assert_eq!(encode("gpt-5.3-codex", Some(Effort::Minimal)), (json!("low"), true));
     assert_eq!(encode("o4-mini", Some(Effort::Minimal)), (json!("low"), true));
     assert_eq!(encode(MODEL, Some(Effort::Max)), (json!("xhigh"), true));
+}
+
+fn search(query: Option<&str>, title: &str) -> Delta {
+    let source = Source { title: title.to_owned(), url: "https://blog.rust-lang.org/".to_owned() };
+    Delta::Searched(Search { query: query.map(str::to_owned), sources: vec![source], problem: None })
+}
+
+#[test]
+fn a_search_is_told_and_goes_back_as_it_came() {
+    let (answer, deltas) = answer(WIRE, SEARCH);
+    assert_eq!(deltas, [search(Some("rust release"), ""), text_delta("It is out."), search(None, "Rust blog")]);
+    let body = sent_back(WIRE, MODEL, answer);
+    let expected = json!({
+        "id": "ws_1", "type": "web_search_call", "status": "completed",
+        "action": {"type": "search", "query": "rust release", "sources": [{"type": "url", "url": "https://blog.rust-lang.org/"}]},
+    });
+    assert_eq!(body["input"][1], expected);
+    assert_eq!(body["input"][2]["content"][0]["text"], "It is out.");
+}
+
+#[test]
+fn the_search_is_a_tool_among_the_others() {
+    let body = WIRE.encode(&Request { web_search: true, ..conversation(MODEL) });
+    assert_eq!(body["tools"].as_array().unwrap().last(), Some(&json!({"type": "web_search"})));
+    assert_eq!(body["include"], json!(["reasoning.encrypted_content", "web_search_call.action.sources"]));
 }
