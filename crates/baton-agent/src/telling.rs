@@ -93,16 +93,10 @@ impl<'a> Telling<'a> {
 fn told(search: &Search) -> String {
     let what =
         search.query.as_ref().map_or("the answer cites".to_owned(), |query| format!("searched the web for “{query}”"));
-    let mut text = match &search.problem {
-        Some(problem) => format!("{what}: {problem}"),
-        None => what,
-    };
-    for source in search.sources.iter().take(SOURCES_MAX) {
-        let space = if source.title.is_empty() { "" } else { " " };
-        text += &format!("\n  {}{space}{}", source.title, source.url);
-    }
-    if let Some(more) = search.sources.len().checked_sub(SOURCES_MAX).filter(|more| *more > 0) {
-        text += &format!("\n  and {more} more");
-    }
-    text
+    let what = search.problem.as_ref().map_or(what.clone(), |problem| format!("{what}: {problem}"));
+    let sources = search.sources.iter().take(SOURCES_MAX).map(|source| format!("{} {}", source.title, source.url));
+    let more = search.sources.len().saturating_sub(SOURCES_MAX);
+    let more = (more > 0).then(|| format!("and {more} more"));
+    let lines = sources.chain(more).map(|line| format!("\n  {}", line.trim_start()));
+    std::iter::once(what).chain(lines).collect()
 }

@@ -79,6 +79,7 @@ fn send_back(message: &Message) {
         messages: vec![Message::user("Go"), message.clone(), Message::user("Go on")],
         output_max: 1_000,
         effort: None,
+        web_search: true,
         abilities: Abilities { images: true, thinking: true },
         cache_key: String::new(),
         role: AgentRole::default(),

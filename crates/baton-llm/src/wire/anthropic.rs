@@ -146,14 +146,13 @@ fn block(block: &Block) -> Option<Value> {
             WIRE_REDACTED => json!({"type": "redacted_thinking", "data": token}),
             _ => return None,
         },
-        Block::Thinking { signature: None, .. } => return None,
         Block::ToolUse(ToolUse { id, tool, input, .. }) => {
             json!({"type": "tool_use", "id": portable(id), "name": tool, "input": input})
         }
         Block::ToolResult(result) => tool_result(result),
         Block::Image(picture) => image(picture),
         Block::Foreign(Foreign { wire, raw }) if wire == WIRE => raw.clone(),
-        Block::Foreign(_) => return None,
+        Block::Thinking { signature: None, .. } | Block::Foreign(_) => return None,
     })
 }
 

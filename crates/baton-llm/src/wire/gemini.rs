@@ -130,7 +130,6 @@ fn parts(message: &Message, names: &HashMap<&CallId, &str>) -> Vec<Value> {
             Block::Thinking { signature: Some(Signature { wire, token }), .. } if wire == WIRE_ALONE => {
                 json!({"text": "", "thoughtSignature": token})
             }
-            Block::Thinking { .. } => continue,
             Block::ToolUse(ToolUse { id, tool, input, .. }) => {
                 json!({"functionCall": {"id": id, "name": tool, "args": input}})
             }
@@ -145,7 +144,7 @@ fn parts(message: &Message, names: &HashMap<&CallId, &str>) -> Vec<Value> {
                 parts.push(raw.clone());
                 continue;
             }
-            Block::Foreign(_) => continue,
+            Block::Thinking { .. } | Block::Foreign(_) => continue,
         };
         if let Some(token) = pending.take() {
             part["thoughtSignature"] = json!(token);

@@ -91,12 +91,11 @@ fn items(message: &Message) -> Vec<Value> {
             Block::Thinking { signature: Some(Signature { wire, token }), .. } if wire == WIRE => {
                 items.extend(serde_json::from_str::<Value>(token));
             }
-            Block::Thinking { .. } => {}
             Block::ToolUse(ToolUse { id, tool, input, .. }) => items
                 .push(json!({"type": "function_call", "call_id": id, "name": tool, "arguments": input.to_string()})),
             Block::ToolResult(result) => items.push(tool_result(result)),
             Block::Foreign(Foreign { wire, raw }) if wire == WIRE => items.push(raw.clone()),
-            Block::Foreign(_) => {}
+            Block::Thinking { .. } | Block::Foreign(_) => {}
         }
     }
     items.sort_by_key(|item| item["type"] != "function_call_output");

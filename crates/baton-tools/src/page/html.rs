@@ -14,7 +14,7 @@ const HREF_BYTES_MAX: usize = 500;
 /// More columns get no line below their heads.
 const COLUMNS_MAX: usize = 64;
 
-/// Elements whose content nobody reads.
+/// Elements whose content nobody reads; the last of them only if there is something else to read.
 const UNREAD: [&[u8]; 14] = [
     b"script",
     b"style",
@@ -73,7 +73,8 @@ pub(super) fn to_markdown(html: &str, absolute: impl Fn(&str) -> Option<String>)
 fn convert(html: &str, absolute: &dyn Fn(&str) -> Option<String>, skip_navigation: bool) -> String {
     let mut emitter = DefaultEmitter::default();
     emitter.naively_switch_states(true);
-    let mut writer = Writer { absolute, skip_navigation, ..Writer::new(absolute) };
+    let skipped = if skip_navigation { &UNREAD[..] } else { &UNREAD[..UNREAD.len() - 1] };
+    let mut writer = Writer::new(absolute, skipped);
     for Ok(token) in Tokenizer::new_with_emitter(html, emitter) {
         match token {
             Token::StartTag(tag) => writer.start(&tag),
@@ -90,7 +91,7 @@ fn convert(html: &str, absolute: &dyn Fn(&str) -> Option<String>, skip_navigatio
 
 struct Writer<'a> {
     absolute: &'a dyn Fn(&str) -> Option<String>,
-    skip_navigation: bool,
+    skipped: &'static [&'static [u8]],
     out: String,
     /// Line breaks due before the next text.
     breaks: usize,
@@ -102,14 +103,22 @@ struct Writer<'a> {
     unread: Option<(Vec<u8>, usize)>,
     lists: Vec<Option<u32>>,
     quotes: usize,
-    preformatted: bool,
-    code: bool,
+    code: Code,
     link: Option<Link>,
-    in_title: bool,
     /// Cells of the row so far; rows of the table so far.
     cells: usize,
     rows: usize,
     in_cell: bool,
+}
+
+/// Whether what comes is code.
+#[derive(PartialEq)]
+enum Code {
+    No,
+    /// In a line.
+    Inline,
+    /// Lines of their own.
+    Block,
 }
 
 struct Link {
@@ -118,10 +127,10 @@ struct Link {
 }
 
 impl<'a> Writer<'a> {
-    fn new(absolute: &'a dyn Fn(&str) -> Option<String>) -> Self {
+    fn new(absolute: &'a dyn Fn(&str) -> Option<String>, skipped: &'static [&'static [u8]]) -> Self {
         Self {
             absolute,
-            skip_navigation: true,
+            skipped,
             out: String::new(),
             breaks: 0,
             space: false,
@@ -129,10 +138,8 @@ impl<'a> Writer<'a> {
             unread: None,
             lists: Vec::new(),
             quotes: 0,
-            preformatted: false,
-            code: false,
+            code: Code::No,
             link: None,
-            in_title: false,
             cells: 0,
             rows: 0,
             in_cell: false,
@@ -146,16 +153,12 @@ impl<'a> Writer<'a> {
             return;
         }
         let is_void = VOID.contains(&name);
-        let is_unread = UNREAD.contains(&name) && (name != b"nav" || self.skip_navigation);
-        if !is_void && !tag.self_closing && (is_unread || is_hidden(tag)) {
+        if !is_void && !tag.self_closing && (self.skipped.contains(&name) || is_hidden(tag)) {
             self.unread = Some((name.to_vec(), 1));
             return;
         }
         match name {
-            b"title" => {
-                self.in_title = true;
-                self.opening = "title: ".to_owned();
-            }
+            b"title" => "title: ".clone_into(&mut self.opening),
             b"h1" | b"h2" | b"h3" | b"h4" | b"h5" | b"h6" => {
                 self.block(2);
                 self.opening = format!("{} ", "#".repeat(usize::from(name[1] - b'0')));
@@ -177,11 +180,11 @@ impl<'a> Writer<'a> {
                 self.block(2);
                 self.write("```");
                 self.breaks = 1;
-                self.preformatted = true;
+                self.code = Code::Block;
             }
-            b"code" | b"kbd" | b"samp" if !self.preformatted && !self.code => {
+            b"code" | b"kbd" | b"samp" if self.code == Code::No => {
                 self.opening.push('`');
-                self.code = true;
+                self.code = Code::Inline;
             }
             b"a" => {
                 self.close_link();
@@ -219,11 +222,7 @@ impl<'a> Writer<'a> {
             return;
         }
         match name {
-            b"title" if self.in_title => {
-                self.in_title = false;
-                self.block(2);
-            }
-            b"h1" | b"h2" | b"h3" | b"h4" | b"h5" | b"h6" => {
+            b"title" | b"h1" | b"h2" | b"h3" | b"h4" | b"h5" | b"h6" => {
                 self.block(2);
                 self.opening.clear();
             }
@@ -235,15 +234,15 @@ impl<'a> Writer<'a> {
                 self.block(2);
                 self.quotes = self.quotes.saturating_sub(1);
             }
-            b"pre" if self.preformatted => {
-                self.preformatted = false;
+            b"pre" if self.code == Code::Block => {
+                self.code = Code::No;
                 self.breaks = 1;
                 self.space = false;
                 self.write("```");
                 self.block(2);
             }
-            b"code" | b"kbd" | b"samp" if self.code => {
-                self.code = false;
+            b"code" | b"kbd" | b"samp" if self.code == Code::Inline => {
+                self.code = Code::No;
                 // Nothing came: what would have opened it is taken back.
                 if self.opening.pop().is_none() {
                     self.out.push('`');
@@ -265,7 +264,7 @@ impl<'a> Writer<'a> {
         if self.unread.is_some() {
             return;
         }
-        if self.preformatted {
+        if self.code == Code::Block {
             self.lines(text);
             return;
         }
@@ -294,7 +293,7 @@ impl<'a> Writer<'a> {
     fn write(&mut self, text: &str) {
         if !self.out.is_empty() && self.breaks > 0 {
             let indent =
-                if self.preformatted || !self.opening.is_empty() { 0 } else { self.lists.len().min(INDENT_MAX) };
+                if self.code == Code::Block || !self.opening.is_empty() { 0 } else { self.lists.len().min(INDENT_MAX) };
             for _ in 0..self.breaks {
                 self.out.push('\n');
                 self.out.extend(std::iter::repeat_n("> ", self.quotes.min(INDENT_MAX)));
@@ -394,7 +393,7 @@ impl<'a> Writer<'a> {
 
     fn finish(mut self) -> String {
         self.close_link();
-        if self.preformatted {
+        if self.code == Code::Block {
             self.out.push_str("\n```");
         }
         self.out
