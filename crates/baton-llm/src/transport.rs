@@ -1,6 +1,7 @@
 //! How a request reaches a server and how its bytes come back: over the network, or from a cassette.
 
 use std::collections::BTreeMap;
+use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -155,6 +156,8 @@ fn client(endpoint: &Endpoint, limits: &NetworkSettings) -> Result<reqwest::Clie
         .default_headers(headers)
         .connect_timeout(Duration::from_millis(limits.connect_timeout_ms))
         .tcp_nodelay(true)
+        // It is this machine by definition (RFC 6761), also where no /etc/hosts says so: in an empty container.
+        .resolve_to_addrs("localhost", &[(Ipv4Addr::LOCALHOST, 0).into(), (Ipv6Addr::LOCALHOST, 0).into()])
         .redirect(reqwest::redirect::Policy::none())
         .tls_backend_preconfigured(
             baton_net::tls_config(&endpoint.base_url, limits.ca_file.as_deref()).map_err(unusable_tls)?,
