@@ -1,0 +1,1 @@
+//! Paths on the disk.
