@@ -1,13 +1,17 @@
 //! The guard: everything that can refuse. Permission rules, shell command analysis, paths.
 //!
-//! May use `baton-core` and `baton-config`. Decisions are pure functions: [`analyse`] reads a command, [`Scope`] judges a
-//! path. Only `path::resolve` touches the disk.
+//! May use `baton-core` and `baton-config`. Decisions are pure functions: [`evaluate`] is the one question, [`analyse`] reads a
+//! command, [`Scope`] judges a path. Only `path::resolve` touches the disk.
 
 mod command;
 mod decision;
+mod evaluate;
 pub mod path;
+mod rule;
 mod shipped;
 
 pub use command::{About, Analysis, Finding, Part, PathUse, SyntaxError, analyse};
 pub use decision::{Decision, Verdict};
+pub use evaluate::{Call, Context, evaluate, evaluate_command};
 pub use path::{Place, Scope};
+pub use rule::{Origin, PermissionSettings, Rule, RuleError, Rules, propose};

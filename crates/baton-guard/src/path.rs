@@ -172,13 +172,17 @@ impl Scope {
     }
 
     fn protected(&self, path: &Path, access: Access, glob: bool, place: Place) -> Option<Decision> {
+        self.protected_by(&PROTECTED, path, access, glob, place)
+    }
+
+    fn protected_by(&self, rules: &[Compiled], path: &Path, access: Access, glob: bool, place: Place) -> Option<Decision> {
         let text = path.to_string_lossy();
         let all = components(&text);
         let home = path.strip_prefix(&self.home).ok().map(|rest| rest.to_string_lossy());
         let below_home = home.as_deref().map(components);
         let hits = |pattern: &Pattern, parts: &[&str]| if glob { pattern.may_cover(parts) } else { pattern.covers(parts) };
         let mut strictest: Option<Decision> = None;
-        for Compiled { rule, patterns, but } in PROTECTED.iter() {
+        for Compiled { rule, patterns, but } in rules {
             let verdict = if access == Access::Read { rule.read } else { rule.write };
             let Some(verdict) = verdict.filter(|_| !(rule.only_outside && place == Place::Inside)) else { continue };
             if strictest.as_ref().is_some_and(|found| found.verdict >= verdict) {

@@ -1,0 +1,139 @@
+//! What a rule speaks of: words of a command, a path, a domain.
+
+use std::path::{Path, PathBuf};
+
+use crate::path::{Pattern, Scope, normalise, wildcard};
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Spec {
+    /// Everything.
+    Any,
+    /// The first words of a command, or all of them.
+    Words { words: Vec<String>, is_prefix: bool },
+    /// Paths, from some place on.
+    Path { base: Base, pattern: Pattern, is_exception: bool },
+    /// A domain and what lies below it.
+    Domain(String),
+}
+
+/// Where a path pattern starts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Base {
+    Root,
+    Home,
+    Workspace,
+}
+
+impl Spec {
+    pub(super) fn command(text: &str) -> Result<Self, String> {
+        let (text, is_prefix) = match text.strip_suffix(":*").or_else(|| text.strip_suffix(" *")) {
+            Some(text) => (text, true),
+            None => (text, false),
+        };
+        let words: Vec<String> = text.split_whitespace().map(str::to_owned).collect();
+        if words.is_empty() {
+            return Err("has no words of a command".to_owned());
+        }
+        if words[0].contains(['*', '?']) {
+            return Err("has a wildcard in place of the program".to_owned());
+        }
+        if text.contains(['|', ';', '&', '>', '<', '`', '\n']) {
+            return Err("joins several commands, but each is judged by itself".to_owned());
+        }
+        Ok(Self::Words { words, is_prefix })
+    }
+
+    pub(super) fn path(text: &str) -> Result<Self, String> {
+        let (text, is_exception) = match text.strip_prefix('!') {
+            Some(text) => (text, true),
+            None => (text, false),
+        };
+        if text.is_empty() {
+            return Err("has no path".to_owned());
+        }
+        if text.split('/').any(|part| part == "..") {
+            return Err("leads upward with `..`".to_owned());
+        }
+        let (base, pattern) = if let Some(rest) = text.strip_prefix("//") {
+            (Base::Root, rest.to_owned())
+        } else if let Some(rest) = text.strip_prefix("~/") {
+            (Base::Home, rest.to_owned())
+        } else if text == "~" {
+            (Base::Home, "**".to_owned())
+        } else if text.starts_with("./") || text.trim_end_matches('/').contains('/') {
+            // As in .gitignore, a slash ties it to the workspace, and a leading one does, too.
+            (Base::Workspace, text.trim_start_matches("./").trim_start_matches('/').to_owned())
+        } else {
+            (Base::Workspace, format!("**/{text}"))
+        };
+        Ok(Self::Path { base, pattern: Pattern::new(&pattern), is_exception })
+    }
+
+    pub(super) fn domain(text: &str) -> Result<Self, String> {
+        let domain = text.strip_prefix("domain:").ok_or_else(|| "names no domain".to_owned())?.trim().to_lowercase();
+        let domain = domain.strip_prefix("*.").unwrap_or(&domain);
+        let is_name = !domain.is_empty() && domain.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '.' | '-'));
+        if is_name { Ok(Self::Domain(domain.to_owned())) } else { Err("has a domain that is none".to_owned()) }
+    }
+
+    pub(super) fn is_exception(&self) -> bool {
+        matches!(self, Self::Path { is_exception: true, .. })
+    }
+
+    pub(super) fn matches_words(&self, words: &[String]) -> bool {
+        match self {
+            Self::Any => true,
+            Self::Words { words: wanted, is_prefix } => {
+                (words.len() == wanted.len() || *is_prefix && words.len() > wanted.len())
+                    && wanted.iter().zip(words).enumerate().all(|(n, (wanted, word))| wanted == word || n > 0 && wildcard(wanted, word))
+            }
+            Self::Path { .. } | Self::Domain(_) => false,
+        }
+    }
+
+    pub(super) fn matches_path(&self, path: &Path, glob: bool, scope: &Scope) -> bool {
+        match self {
+            Self::Any => true,
+            Self::Path { base, pattern, .. } => {
+                let base: PathBuf = match base {
+                    Base::Root => PathBuf::from("/"),
+                    Base::Home => scope.home.clone(),
+                    Base::Workspace => scope.root.clone(),
+                };
+                let path = normalise(path);
+                let Ok(inner) = path.strip_prefix(&base) else { return false };
+                let text = inner.to_string_lossy();
+                let parts: Vec<&str> = text.split('/').filter(|part| !part.is_empty()).collect();
+                if glob { pattern.may_cover(&parts) } else { pattern.covers(&parts) }
+            }
+            Self::Words { .. } | Self::Domain(_) => false,
+        }
+    }
+
+    pub(super) fn matches_url(&self, url: &str) -> bool {
+        match self {
+            Self::Any => true,
+            Self::Domain(domain) => host(url).is_some_and(|host| {
+                host == *domain || host.strip_suffix(domain.as_str()).is_some_and(|before| before.ends_with('.'))
+            }),
+            Self::Words { .. } | Self::Path { .. } => false,
+        }
+    }
+}
+
+/// The host of an address, in small letters; none if it has none or could be read in two ways.
+pub(crate) fn host(url: &str) -> Option<String> {
+    let (scheme, rest) = url.split_once("://")?;
+    let authority = rest.split(['/', '?', '#']).next()?;
+    let known = matches!(scheme.to_ascii_lowercase().as_str(), "http" | "https");
+    if !known || authority.contains(['@', '\\', '\0', '%', ' ']) || !authority.is_ascii() {
+        return None;
+    }
+    let host = match authority.rsplit_once(':') {
+        Some((host, port)) if !host.contains(':') && port.bytes().all(|byte| byte.is_ascii_digit()) => host,
+        None => authority,
+        Some(_) => return None,
+    };
+    let host = host.trim_end_matches('.').to_ascii_lowercase();
+    (!host.is_empty()).then_some(host)
+}
