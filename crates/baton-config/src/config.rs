@@ -126,6 +126,30 @@ impl Reader<'_> {
         })
     }
 
+    /// Reads one section from each layer that sets it, lowest first, without merging: for lists in which every layer
+    /// counts. What a repository may set is for the caller to decide, by the kind of the layer.
+    pub fn each_layer<S: Section>(&mut self) -> Result<Vec<(LayerKind, S)>, ConfigError> {
+        self.read.push(S::KEY);
+        let mut found = Vec::new();
+        for layer in &self.config.layers {
+            let Some(value) = layer.values.get(S::KEY) else { continue };
+            let warnings = &mut self.warnings;
+            let mut unknown = |path: serde_ignored::Path<'_>| {
+                let mut keys = vec![S::KEY.to_owned()];
+                keys_of(&path, &mut keys);
+                let message = format!("unknown setting `{}`", keys.join("."));
+                warnings.push(Warning { place: layer.place_of(&keys), message });
+            };
+            let section =
+                serde_ignored::deserialize(value.clone(), &mut unknown).map_err(|error: serde_json::Error| {
+                    let place = layer.place_of(&[S::KEY.to_owned()]);
+                    ConfigError(Warning { place, message: format!("`{}`: {error}", S::KEY) })
+                })?;
+            found.push((layer.kind, section));
+        }
+        Ok(found)
+    }
+
     /// What was found wrong; a key that no section read is unknown.
     ///
     /// A file that is all wrong is not told line by line.

@@ -41,11 +41,7 @@ pub struct Decision {
 
 impl Decision {
     /// A decision.
-    pub fn new(
-        verdict: Verdict,
-        rule: impl Into<Cow<'static, str>>,
-        reason: impl Into<Cow<'static, str>>,
-    ) -> Self {
+    pub fn new(verdict: Verdict, rule: impl Into<Cow<'static, str>>, reason: impl Into<Cow<'static, str>>) -> Self {
         Self { verdict, rule: rule.into(), reason: reason.into() }
     }
 

@@ -70,7 +70,10 @@ pub fn evaluate(call: &Call, mode: PermissionMode, rules: &Rules, context: &Cont
             let is_allowed = ruled.as_ref().is_some_and(|ruled| ruled.verdict == Verdict::Allow);
             let decision = settle(judged, ruled);
             // What a rule allows needs no question in any mode that writes at all.
-            if is_allowed && decision.verdict == Verdict::Allow && !matches!(mode, PermissionMode::Plan | PermissionMode::Deny) {
+            if is_allowed
+                && decision.verdict == Verdict::Allow
+                && !matches!(mode, PermissionMode::Plan | PermissionMode::Deny)
+            {
                 return decision;
             }
             by_mode(decision, Access::Write, !leaves, mode, context)
@@ -103,12 +106,19 @@ pub fn evaluate_command(analysis: &Analysis, mode: PermissionMode, rules: &Rules
     let mut decision = harmless;
     // Rules that tighten count for every part and every file, whatever else is found.
     let of_parts = analysis.parts.iter().map(|part| rules.decide(|rule| rule.matches_part(part)));
-    let of_paths = analysis.paths.iter().map(|used| rules.decide(|rule| rule.matches_path(&used.path, used.access, used.glob, scope)));
+    let of_paths = analysis
+        .paths
+        .iter()
+        .map(|used| rules.decide(|rule| rule.matches_path(&used.path, used.access, used.glob, scope)));
     for ruled in of_parts.chain(of_paths).flatten().filter(|ruled| ruled.verdict > Verdict::Allow) {
         decision = decision.join(ruled);
     }
     if mode == PermissionMode::Yolo {
-        return if decision.verdict == Verdict::Deny { decision } else { Decision::allow("mode.yolo", "the mode allows everything") };
+        return if decision.verdict == Verdict::Deny {
+            decision
+        } else {
+            Decision::allow("mode.yolo", "the mode allows everything")
+        };
     }
     let ruled = decision.clone();
     for finding in &analysis.findings {
@@ -127,14 +137,25 @@ pub fn evaluate_command(analysis: &Analysis, mode: PermissionMode, rules: &Rules
 }
 
 /// What is left of a finding after the rules and the mode.
-fn settle_finding(finding: &Finding, analysis: &Analysis, rules: &Rules, scope: &Scope, mode: PermissionMode, context: &Context) -> Decision {
+fn settle_finding(
+    finding: &Finding,
+    analysis: &Analysis,
+    rules: &Rules,
+    scope: &Scope,
+    mode: PermissionMode,
+    context: &Context,
+) -> Decision {
     let decision = finding.decision.clone();
     if decision.verdict != Verdict::Ask {
         return decision;
     }
     let ruled = match finding.about {
         About::Whole => None,
-        About::Part(number) => analysis.parts.get(number).filter(|part| part.is_exact).and_then(|part| rules.decide(|rule| rule.matches_part(part))),
+        About::Part(number) => analysis
+            .parts
+            .get(number)
+            .filter(|part| part.is_exact)
+            .and_then(|part| rules.decide(|rule| rule.matches_part(part))),
         About::Path(number) => analysis
             .paths
             .get(number)
@@ -165,7 +186,11 @@ fn by_mode(decision: Decision, access: Access, inside: bool, mode: PermissionMod
     if mode == Mode::Yolo {
         // A rule of the person holds in every mode; a built-in one is what this mode switches off.
         let of_person = decision.rule.contains('(');
-        return if of_person && decision.verdict == Verdict::Deny { decision } else { Decision::allow("mode.yolo", "the mode allows everything") };
+        return if of_person && decision.verdict == Verdict::Deny {
+            decision
+        } else {
+            Decision::allow("mode.yolo", "the mode allows everything")
+        };
     }
     if access == Access::Read {
         return decision;
@@ -174,7 +199,9 @@ fn by_mode(decision: Decision, access: Access, inside: bool, mode: PermissionMod
         Mode::Plan => Decision::deny("mode.plan", "plan mode only reads"),
         Mode::Deny => Decision::deny("mode.deny", "the permission mode changes nothing"),
         Mode::Ask => Decision::ask("mode.ask", "the permission mode asks before files are changed"),
-        Mode::AcceptEdits if access == Access::Write && inside => Decision::allow("mode.accept-edits", "edits in the workspace go unasked"),
+        Mode::AcceptEdits if access == Access::Write && inside => {
+            Decision::allow("mode.accept-edits", "edits in the workspace go unasked")
+        }
         Mode::Auto if inside || context.sandboxed && access == Access::Execute => {
             Decision::allow("mode.auto", "it stays in the workspace")
         }

@@ -3,6 +3,7 @@
 mod pattern;
 pub mod resolve;
 
+use std::collections::HashSet;
 use std::path::{Component, Path, PathBuf};
 use std::sync::LazyLock;
 
@@ -18,10 +19,31 @@ const SHIPPED: &str = include_str!("path/protected.jsonc");
 
 /// What can be read although it lies outside: toolchains, sources of packages, facts about the system.
 const READABLE: [&str; 26] = [
-    "/usr/include", "/usr/lib", "/usr/lib64", "/usr/share", "/usr/local/include", "/usr/local/lib", "/usr/local/share",
-    "/usr/local/go", "/opt/homebrew/include", "/opt/homebrew/lib", "/nix/store", "/etc/os-release", "/etc/lsb-release",
-    "/proc/cpuinfo", "/proc/meminfo", "/proc/version", "/proc/loadavg", "~/.cargo/registry/src", "~/.cargo/git/checkouts",
-    "~/.rustup/toolchains", "~/go/pkg/mod", "~/.m2/repository", "~/.gradle/caches", "~/.local/share/pnpm", "~/.nvm/versions",
+    "/usr/include",
+    "/usr/lib",
+    "/usr/lib64",
+    "/usr/share",
+    "/usr/local/include",
+    "/usr/local/lib",
+    "/usr/local/share",
+    "/usr/local/go",
+    "/opt/homebrew/include",
+    "/opt/homebrew/lib",
+    "/nix/store",
+    "/etc/os-release",
+    "/etc/lsb-release",
+    "/proc/cpuinfo",
+    "/proc/meminfo",
+    "/proc/version",
+    "/proc/loadavg",
+    "~/.cargo/registry/src",
+    "~/.cargo/git/checkouts",
+    "~/.rustup/toolchains",
+    "~/go/pkg/mod",
+    "~/.m2/repository",
+    "~/.gradle/caches",
+    "~/.local/share/pnpm",
+    "~/.nvm/versions",
     "~/.pyenv/versions",
 ];
 
@@ -113,6 +135,20 @@ static PROTECTED: LazyLock<Vec<Compiled>> = LazyLock::new(|| {
         .collect()
 });
 
+/// The components that protected paths have, literal ones and patterns: a path without any of them is not protected.
+static MARKS: LazyLock<(HashSet<String>, Vec<String>)> = LazyLock::new(|| {
+    let all = PROTECTED.iter().flat_map(|compiled| &compiled.patterns).flat_map(|(_, pattern)| pattern.components());
+    let (wild, literal): (Vec<&str>, Vec<&str>) = all.partition(|component| component.contains(['*', '?', '[']));
+    let mut wild: Vec<String> = wild.into_iter().filter(|component| *component != "*").map(str::to_owned).collect();
+    wild.sort();
+    wild.dedup();
+    (literal.into_iter().map(str::to_owned).collect(), wild)
+});
+
+fn is_marked(component: &str) -> bool {
+    MARKS.0.contains(component) || MARKS.1.iter().any(|pattern| wildcard(pattern, component))
+}
+
 impl Scope {
     /// The absolute path that a text means from where the agent is: `.` and `..` taken away, nothing expanded.
     pub fn absolute(&self, path: &str) -> PathBuf {
@@ -172,15 +208,26 @@ impl Scope {
     }
 
     fn protected(&self, path: &Path, access: Access, glob: bool, place: Place) -> Option<Decision> {
+        if !glob && !components(&path.to_string_lossy()).into_iter().any(is_marked) {
+            return None;
+        }
         self.protected_by(&PROTECTED, path, access, glob, place)
     }
 
-    fn protected_by(&self, rules: &[Compiled], path: &Path, access: Access, glob: bool, place: Place) -> Option<Decision> {
+    fn protected_by(
+        &self,
+        rules: &[Compiled],
+        path: &Path,
+        access: Access,
+        glob: bool,
+        place: Place,
+    ) -> Option<Decision> {
         let text = path.to_string_lossy();
         let all = components(&text);
         let home = path.strip_prefix(&self.home).ok().map(|rest| rest.to_string_lossy());
         let below_home = home.as_deref().map(components);
-        let hits = |pattern: &Pattern, parts: &[&str]| if glob { pattern.may_cover(parts) } else { pattern.covers(parts) };
+        let hits =
+            |pattern: &Pattern, parts: &[&str]| if glob { pattern.may_cover(parts) } else { pattern.covers(parts) };
         let mut strictest: Option<Decision> = None;
         for Compiled { rule, patterns, but } in rules {
             let verdict = if access == Access::Read { rule.read } else { rule.write };

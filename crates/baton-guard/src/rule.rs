@@ -52,12 +52,18 @@ pub struct RuleError {
 impl Rule {
     /// Reads a rule.
     pub fn parse(text: &str) -> Result<Self, RuleError> {
-        let error = |problem: &str, instead: &str| RuleError { rule: text.to_owned(), problem: problem.to_owned(), instead: instead.to_owned() };
+        let error = |problem: &str, instead: &str| RuleError {
+            rule: text.to_owned(),
+            problem: problem.to_owned(),
+            instead: instead.to_owned(),
+        };
         let trimmed = text.trim();
         let (name, spec) = match trimmed.split_once('(') {
             None => (trimmed, None),
             Some((name, rest)) => {
-                let inner = rest.strip_suffix(')').ok_or_else(|| error("has no closing parenthesis", "`Tool(spec)`, like `Bash(git log:*)`"))?;
+                let inner = rest
+                    .strip_suffix(')')
+                    .ok_or_else(|| error("has no closing parenthesis", "`Tool(spec)`, like `Bash(git log:*)`"))?;
                 (name.trim(), Some(inner))
             }
         };
@@ -70,16 +76,26 @@ impl Rule {
         let tool = match name {
             "Bash" | "bash" | "Shell" | "shell" => Tool::Bash,
             "Read" | "read" | "Grep" | "grep" | "Glob" | "glob" | "LS" | "ls" => Tool::Read,
-            "Edit" | "edit" | "Write" | "write" | "MultiEdit" | "multi_edit" | "NotebookEdit" | "apply_patch" => Tool::Edit,
+            "Edit" | "edit" | "Write" | "write" | "MultiEdit" | "multi_edit" | "NotebookEdit" | "apply_patch" => {
+                Tool::Edit
+            }
             "WebFetch" | "web_fetch" => Tool::WebFetch,
             other => Tool::Named(other.to_owned()),
         };
         let spec = match (&tool, spec.map(str::trim)) {
             (_, None | Some("" | "*")) => Spec::Any,
-            (Tool::Bash, Some(spec)) => Spec::command(spec).map_err(|problem| error(&problem, "the words of a command, like `Bash(git log:*)` or `Bash(npm run test)`"))?,
-            (Tool::Read | Tool::Edit, Some(spec)) => Spec::path(spec).map_err(|problem| error(&problem, "a path, like `Read(./secrets/**)`, `Edit(~/notes/**)` or `Read(//etc/**)`"))?,
-            (Tool::WebFetch, Some(spec)) => Spec::domain(spec).map_err(|problem| error(&problem, "`WebFetch(domain:example.com)`"))?,
-            (Tool::Named(_), Some(_)) => return Err(error("has a specification that its tool does not take", "the tool's name alone")),
+            (Tool::Bash, Some(spec)) => Spec::command(spec).map_err(|problem| {
+                error(&problem, "the words of a command, like `Bash(git log:*)` or `Bash(npm run test)`")
+            })?,
+            (Tool::Read | Tool::Edit, Some(spec)) => Spec::path(spec).map_err(|problem| {
+                error(&problem, "a path, like `Read(./secrets/**)`, `Edit(~/notes/**)` or `Read(//etc/**)`")
+            })?,
+            (Tool::WebFetch, Some(spec)) => {
+                Spec::domain(spec).map_err(|problem| error(&problem, "`WebFetch(domain:example.com)`"))?
+            }
+            (Tool::Named(_), Some(_)) => {
+                return Err(error("has a specification that its tool does not take", "the tool's name alone"));
+            }
         };
         Ok(Self { text: trimmed.to_owned(), tool, spec })
     }
@@ -106,7 +122,11 @@ impl Rule {
     /// Whether it speaks of another tool, by name.
     pub fn matches_tool(&self, name: &str) -> bool {
         match &self.tool {
-            Tool::Named(rule) => rule == name || name.strip_prefix(rule.as_str()).is_some_and(|rest| rest.starts_with("__")) || crate::path::wildcard(rule, name),
+            Tool::Named(rule) => {
+                rule == name
+                    || name.strip_prefix(rule.as_str()).is_some_and(|rest| rest.starts_with("__"))
+                    || crate::path::wildcard(rule, name)
+            }
             _ => false,
         }
     }
@@ -156,7 +176,8 @@ impl Rules {
     /// Adds a layer's rules.
     pub fn add(&mut self, settings: &PermissionSettings, origin: Origin) -> Result<(), RuleError> {
         let parse = |rules: &[String]| rules.iter().map(|rule| Rule::parse(rule)).collect::<Result<Vec<_>, _>>();
-        let mut lists = Lists { allow: parse(&settings.allow)?, ask: parse(&settings.ask)?, deny: parse(&settings.deny)? };
+        let mut lists =
+            Lists { allow: parse(&settings.allow)?, ask: parse(&settings.ask)?, deny: parse(&settings.deny)? };
         if origin == Origin::Untrusted {
             lists.allow.clear();
         }
@@ -173,7 +194,9 @@ impl Rules {
                 rules.iter().find(|rule| !excepted && !rule.is_exception() && matches(rule))
             })
         };
-        let made = |verdict, rule: &Rule, word: &str| Decision::new(verdict, rule.to_string(), format!("the rule `{rule}` {word}"));
+        let made = |verdict, rule: &Rule, word: &str| {
+            Decision::new(verdict, rule.to_string(), format!("the rule `{rule}` {word}"))
+        };
         find(|lists| &lists.deny)
             .map(|rule| made(Verdict::Deny, rule, "denies it"))
             .or_else(|| find(|lists| &lists.ask).map(|rule| made(Verdict::Ask, rule, "asks for it")))

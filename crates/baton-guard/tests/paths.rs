@@ -21,17 +21,41 @@ impl World {
         let dir = tempfile::tempdir().unwrap();
         let base = dir.path().canonicalize().unwrap();
         let root = base.join("proj");
-        for made in ["proj/src", "proj/docs", "proj/tests", "proj/secrets", "proj/app", "proj/.git/hooks", "proj/.baton", "proj-evil", "home/.ssh"] {
+        for made in [
+            "proj/src",
+            "proj/docs",
+            "proj/tests",
+            "proj/secrets",
+            "proj/app",
+            "proj/.git/hooks",
+            "proj/.baton",
+            "proj-evil",
+            "home/.ssh",
+        ] {
             fs::create_dir_all(base.join(made)).unwrap();
         }
         for file in [
-            "proj/src/main.rs", "proj/Cargo.toml", "proj/secrets/key.pem", "proj/.env", "proj/.env.example", "proj/app/.env.local", "proj/.git/config",
-            "proj-evil/secret.txt", "home/.bashrc", "home/.netrc", "home/.ssh/id_ed25519",
+            "proj/src/main.rs",
+            "proj/Cargo.toml",
+            "proj/secrets/key.pem",
+            "proj/.env",
+            "proj/.env.example",
+            "proj/app/.env.local",
+            "proj/.git/config",
+            "proj-evil/secret.txt",
+            "home/.bashrc",
+            "home/.netrc",
+            "home/.ssh/id_ed25519",
         ] {
             fs::write(base.join(file), file).unwrap();
         }
-        let list = |tool: &str| ["secrets/**", "**/.env*", "!**/.env.example"].map(|spec| format!("{tool}({spec})")).to_vec();
-        let settings = PermissionSettings { deny: [list("Read"), list("Edit")].concat(), allow: vec!["Read(.env.example)".to_owned()], ..PermissionSettings::default() };
+        let list =
+            |tool: &str| ["secrets/**", "**/.env*", "!**/.env.example"].map(|spec| format!("{tool}({spec})")).to_vec();
+        let settings = PermissionSettings {
+            deny: [list("Read"), list("Edit")].concat(),
+            allow: vec!["Read(.env.example)".to_owned()],
+            ..PermissionSettings::default()
+        };
         let mut rules = Rules::none();
         rules.add(&settings, Origin::Trusted).unwrap();
         Self { dir, root, rules }
@@ -50,7 +74,8 @@ impl World {
             ..Scope::default()
         };
         let context = Context { scope, sandboxed: true };
-        let path = path.replace("$R", &self.root.display().to_string()).replace("$T", &self.base().display().to_string());
+        let path =
+            path.replace("$R", &self.root.display().to_string()).replace("$T", &self.base().display().to_string());
         resolve::decide(&path, access, PermissionMode::AcceptEdits, &self.rules, &context).verdict
     }
 }

@@ -5,4 +5,5 @@ pub mod demo;
 pub mod dev;
 pub mod doctor;
 pub mod exec;
+pub mod guard;
 pub mod models;

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use baton_agent::{Environment, ModelSetting, Options, RandomIds, SystemClock, TurnLimits, find_instructions, opening};
 use baton_config::{Config, Layer, LayerKind, Places, Project, RootKind, Warning};
 use baton_core::{AgentRole, Area, Clock, EventSource, Fault, IdSource, PermissionMode, SessionId, Tier};
+use baton_guard::{Origin, PermissionSettings, Rules};
 use baton_llm::{Budget, Caps, Gate, LlmError, LlmSettings, Marks, Models, Opened, Recording, Tape};
 use baton_tools::{Executor, Reach, Registry, Typed, WebFetch, WebSettings, Workspace};
 
@@ -27,6 +28,8 @@ pub struct Setup {
     pub limits: TurnLimits,
     /// What may be fetched from the web.
     pub web: WebSettings,
+    /// The permission rules of the settings.
+    pub rules: Rules,
     /// What is wrong with the settings.
     pub warnings: Vec<Warning>,
     /// The settings files that count, present or not.
@@ -78,10 +81,12 @@ impl Setup {
         let model = reader.section().map_err(unusable)?;
         let limits = reader.section().map_err(unusable)?;
         let web = reader.section().map_err(unusable)?;
+        let rules = rules(reader.each_layer().map_err(unusable)?)?;
         let warnings = reader.finish();
         let files = files.into_iter().map(|(_, file)| file).collect();
         let add_dirs = global.add_dir.clone();
-        Ok(Self { cwd, places, project, llm, model, limits, web, warnings, files, hidden: Vec::new(), add_dirs })
+        let hidden = Vec::new();
+        Ok(Self { cwd, places, project, llm, model, limits, web, rules, warnings, files, hidden, add_dirs })
     }
 
     /// The project's state directory, made if need be.
@@ -171,6 +176,15 @@ impl Setup {
         Ok(Marks::new(self.llm.providers.keys(env), places))
     }
 
+    /// The directories that were added, as they really are.
+    pub fn added_dirs(&self) -> Result<Vec<PathBuf>, Fault> {
+        let real = |dir: &PathBuf| {
+            let dir = self.cwd.join(dir);
+            dir.canonicalize().map_err(|error| Fault::input(format!("cannot add {}: {error}", dir.display())))
+        };
+        self.add_dirs.iter().map(real).collect()
+    }
+
     fn workspace(&self, mode: PermissionMode) -> Result<Workspace, Fault> {
         let unusable = |dir: &Path, error: std::io::Error| {
             Fault::new(Area::Workspace, Tier::UserFixable, format!("cannot work in {}: {error}", dir.display()))
@@ -187,6 +201,19 @@ impl Setup {
         }
         Ok(workspace)
     }
+}
+
+/// The rules of all layers. What a repository allows does not count: it is not trusted.
+fn rules(layers: Vec<(LayerKind, PermissionSettings)>) -> Result<Rules, Fault> {
+    let mut rules = Rules::none();
+    for (kind, settings) in layers {
+        let of_repository = matches!(kind, LayerKind::Project | LayerKind::Local);
+        let origin = if of_repository { Origin::Untrusted } else { Origin::Trusted };
+        rules
+            .add(&settings, origin)
+            .map_err(|error| Fault::input(error.to_string()).hint("mend the setting `permissions`"))?;
+    }
+    Ok(rules)
 }
 
 fn working_directory(dir: Option<&Path>) -> Result<PathBuf, Fault> {

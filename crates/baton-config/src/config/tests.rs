@@ -116,3 +116,18 @@ proptest::proptest! {
         let _ = Layer::parse(LayerKind::User, Path::new("f"), &text);
     }
 }
+
+#[test]
+fn every_layer_counts_where_lists_are_not_merged() {
+    let config = Config::new(vec![
+        file(LayerKind::Project, "p.jsonc", "{\"limits\": {\"steps\": 3}}"),
+        file(LayerKind::User, "u.jsonc", "{\n\"limits\": {\"steps\": 1,\n\"stepz\": 2}}"),
+    ]);
+    let mut reader = config.reader();
+    let steps: Vec<_> =
+        reader.each_layer::<Limits>().unwrap().into_iter().map(|(kind, limits)| (kind, limits.steps)).collect();
+    assert_eq!(steps, [(LayerKind::User, Some(1)), (LayerKind::Project, Some(3))]);
+    assert_eq!(reader.finish()[0].to_string(), "u.jsonc:3: unknown setting `limits.stepz`");
+    let wrong = Config::new(vec![file(LayerKind::User, "u.jsonc", "{\n\"limits\": {\"steps\": \"x\"}}")]);
+    assert!(wrong.reader().each_layer::<Limits>().unwrap_err().to_string().starts_with("u.jsonc:2: `limits`"));
+}

@@ -40,7 +40,16 @@ impl Call<'_> {
 
 impl Walker<'_> {
     #[allow(clippy::too_many_arguments, reason = "the parts of one call")]
-    pub(super) fn check(&mut self, entry: &Entry, name: &str, part: usize, args: &[Arg], words: &Words<'_>, input: &Flow, mut flow: Flow) -> Flow {
+    pub(super) fn check(
+        &mut self,
+        entry: &Entry,
+        name: &str,
+        part: usize,
+        args: &[Arg],
+        words: &Words<'_>,
+        input: &Flow,
+        mut flow: Flow,
+    ) -> Flow {
         let call = Call { name, part, args, words, input };
         match entry.check.as_deref() {
             Some("printf") => flow.text = self.printf(&call),
@@ -61,9 +70,15 @@ impl Walker<'_> {
                     self.part_asks(&call, "write.unzip", "unpacks files");
                 }
             }
-            Some("sed") => self.sed(&call),
+            Some("sed") => {
+                flow.secret |= self.sed(&call);
+                flow.reads = true;
+            }
             Some("jq") => {
-                if call.texts().any(|text| text.contains("env") || text.contains("ENV") || text.contains("input_filename")) {
+                if call
+                    .texts()
+                    .any(|text| text.contains("env") || text.contains("ENV") || text.contains("input_filename"))
+                {
                     self.part_asks(&call, "read.jq-env", "shows variables, which may be secrets");
                 }
             }
@@ -71,7 +86,11 @@ impl Walker<'_> {
             Some("interpreter") => self.interpreter(&call),
             Some("source") => self.source(&call),
             Some("editor") => self.editor(&call),
-            Some("sql") => self.refuse_texts(&call, &["\\!", ".shell", ".system", ".load", "load_extension", "program '", "outfile"], "code.sql-shell"),
+            Some("sql") => self.refuse_texts(
+                &call,
+                &["\\!", ".shell", ".system", ".load", "load_extension", "program '", "outfile"],
+                "code.sql-shell",
+            ),
             Some("calculator") => self.refuse_texts(&call, &["!", "syscmd", "esyscmd"], "code.calculator-shell"),
             Some("shell-words") => {
                 for arg in args.iter().skip(1).filter(|arg| arg.text.contains(' ')) {
@@ -118,7 +137,8 @@ impl Walker<'_> {
         if call.args.iter().any(|arg| arg.known == Known::Guess && arg.text.is_empty()) {
             return None;
         }
-        let escapes = call.name == "printf" || words.first().is_some_and(|word| word.starts_with('-') && word.contains('e'));
+        let escapes =
+            call.name == "printf" || words.first().is_some_and(|word| word.starts_with('-') && word.contains('e'));
         if call.name == "echo" {
             while words.first().is_some_and(|word| matches!(*word, "-e" | "-n" | "-E" | "-ne" | "-en")) {
                 words.remove(0);
@@ -130,17 +150,22 @@ impl Walker<'_> {
 
     /// A subscript in a name runs what stands in it, also out of quotes.
     fn subscript(&mut self, call: &Call<'_>) {
-        let runs = |text: &str| text.contains('[') && (text.contains("$(") || text.contains('`') || text.contains("${"));
+        let runs =
+            |text: &str| text.contains('[') && (text.contains("$(") || text.contains('`') || text.contains("${"));
         if call.args.iter().skip(1).any(|arg| runs(&arg.text)) {
             self.deny("shell.hidden-substitution", "a subscript runs a command that stands in a quoted text");
         }
-        if call.args.iter().skip(1).any(|arg| arg.known == Known::Guess) && call.texts().any(|text| text == "-v" || text.starts_with("-eq")) {
+        if call.args.iter().skip(1).any(|arg| arg.known == Known::Guess)
+            && call.texts().any(|text| text == "-v" || text.starts_with("-eq"))
+        {
             self.ask("shell.unknown-word", "a word is not known before it runs");
         }
     }
 
     fn ps(&mut self, call: &Call<'_>) {
-        if call.name == "ps" && call.texts().any(|text| !text.starts_with('-') && text.contains('e')) || call.has(&["-E"]) {
+        if call.name == "ps" && call.texts().any(|text| !text.starts_with('-') && text.contains('e'))
+            || call.has(&["-E"])
+        {
             self.part_asks(call, "env.ps", "shows the variables of processes, which may be secrets");
         }
         if call.texts().any(|text| text.contains("baton")) {
@@ -207,7 +232,9 @@ fn unescape(text: &str) -> String {
             bytes[from..].iter().take(max).take_while(|byte| char::from(**byte).is_digit(radix)).count()
         };
         let number = |from: usize, radix: u32, length: usize| {
-            text.get(from..from + length).and_then(|digits| u32::from_str_radix(digits, radix).ok()).map_or(0, |n| (n & 0xff) as u8)
+            text.get(from..from + length)
+                .and_then(|digits| u32::from_str_radix(digits, radix).ok())
+                .map_or(0, |n| (n & 0xff) as u8)
         };
         let (byte, next) = match bytes[at + 1] {
             b'x' => {

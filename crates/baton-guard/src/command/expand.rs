@@ -52,8 +52,28 @@ const WORDS_MAX: usize = 512;
 
 /// Variables whose values are no secrets, no options and no paths.
 const HARMLESS: [&str; 22] = [
-    "?", "#", "$", "!", "-", "_", "RANDOM", "SECONDS", "LINENO", "UID", "EUID", "PPID", "USER", "LOGNAME", "HOSTNAME", "LANG",
-    "TERM", "SHLVL", "BASH_VERSION", "OSTYPE", "EPOCHSECONDS", "COLUMNS",
+    "?",
+    "#",
+    "$",
+    "!",
+    "-",
+    "_",
+    "RANDOM",
+    "SECONDS",
+    "LINENO",
+    "UID",
+    "EUID",
+    "PPID",
+    "USER",
+    "LOGNAME",
+    "HOSTNAME",
+    "LANG",
+    "TERM",
+    "SHLVL",
+    "BASH_VERSION",
+    "OSTYPE",
+    "EPOCHSECONDS",
+    "COLUMNS",
 ];
 
 impl Walker<'_> {
@@ -88,7 +108,8 @@ impl Walker<'_> {
             match part {
                 Part::Bare(text) => {
                     let arg = open.get_or_insert_with(Arg::empty);
-                    let text = if n == 0 { self.tilde(text, parts.len() == 1, arg) } else { Cow::Borrowed(text.as_str()) };
+                    let text =
+                        if n == 0 { self.tilde(text, parts.len() == 1, arg) } else { Cow::Borrowed(text.as_str()) };
                     arg.glob |= is_wild(&text);
                     arg.text.push_str(&text);
                 }
@@ -148,7 +169,10 @@ impl Walker<'_> {
             return Arg { known: Known::Guess, ..Arg::empty() };
         }
         if operator == "@P" || operator == "@E" {
-            self.deny("shell.prompt-expansion", "it expands the value of a variable as a prompt, which runs what stands in it");
+            self.deny(
+                "shell.prompt-expansion",
+                "it expands the value of a variable as a prompt, which runs what stands in it",
+            );
         }
         let mut value = self.value_of(name);
         match operator.as_str() {
@@ -314,10 +338,25 @@ fn joined(pieces: [&Vec<Part>; 3]) -> Vec<Part> {
     for part in pieces.into_iter().flatten() {
         match (out.last_mut(), part) {
             (Some(Part::Bare(last)), Part::Bare(text)) => last.push_str(text),
+            // Braces are written out before names are read: `$HOM{E,X}` is `$HOME $HOMX`.
+            (Some(Part::Variable(variable)), Part::Bare(text)) if is_open_name(variable) => {
+                let length = text.bytes().take_while(|byte| byte.is_ascii_alphanumeric() || *byte == b'_').count();
+                variable.name.push_str(&text[..length]);
+                if length < text.len() {
+                    out.push(Part::Bare(text[length..].to_owned()));
+                }
+            }
             (_, part) => out.push(part.clone()),
         }
     }
     out
+}
+
+/// Whether letters that come behind it belong to the name.
+fn is_open_name(variable: &Variable) -> bool {
+    variable.words.is_empty()
+        && !variable.quoted
+        && variable.name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
 }
 
 /// The members of `1..3` or `a..e`.
@@ -327,7 +366,11 @@ fn sequence(parts: &[Part]) -> Option<Vec<String>> {
     let (to, step) = to.split_once("..").map_or((to, 1), |(to, step)| (to, step.parse::<i64>().unwrap_or(1)));
     let step = usize::try_from(step.unsigned_abs().max(1)).ok()?;
     let walk = |from: i64, to: i64| -> Vec<i64> {
-        let range: Vec<i64> = if from <= to { (from..=to).take(WORDS_MAX * 2).collect() } else { (to..=from).rev().take(WORDS_MAX * 2).collect() };
+        let range: Vec<i64> = if from <= to {
+            (from..=to).take(WORDS_MAX * 2).collect()
+        } else {
+            (to..=from).rev().take(WORDS_MAX * 2).collect()
+        };
         range.into_iter().step_by(step).collect()
     };
     if let (Ok(from), Ok(to)) = (from.parse::<i64>(), to.parse::<i64>()) {

@@ -10,8 +10,17 @@ use crate::decision::{Decision, Verdict};
 use crate::path::escaped;
 
 /// Directories whose programs are those of the system.
-const SYSTEM: [&str; 9] =
-    ["/bin", "/usr/bin", "/usr/local/bin", "/sbin", "/usr/sbin", "/usr/local/sbin", "/opt/homebrew/bin", "/snap/bin", "/usr/games"];
+const SYSTEM: [&str; 9] = [
+    "/bin",
+    "/usr/bin",
+    "/usr/local/bin",
+    "/sbin",
+    "/usr/sbin",
+    "/usr/local/sbin",
+    "/opt/homebrew/bin",
+    "/snap/bin",
+    "/usr/games",
+];
 /// The most programs that a wildcard in place of the program is tried as.
 const CANDIDATES_MAX: usize = 64;
 
@@ -60,7 +69,8 @@ impl Walker<'_> {
             self.part(&name, args);
             return flow;
         }
-        if self.table.is_shell(&name) && !matches!(args.get(1), Some(arg) if args.len() == 2 && arg.text == "--version") {
+        if self.table.is_shell(&name) && !matches!(args.get(1), Some(arg) if args.len() == 2 && arg.text == "--version")
+        {
             return self.shell(&name, args, input);
         }
         if name == "env" {
@@ -81,7 +91,13 @@ impl Walker<'_> {
         for (n, arg) in args.iter().enumerate() {
             let name = arg.text.rsplit('/').next().unwrap_or_default();
             let is_shell = self.table.is_shell(name);
-            if n < 8 && (is_shell || matches!(name, "rm" | "curl" | "wget" | "sudo" | "dd" | "nc" | "python3" | "perl" | "env" | "find")) {
+            if n < 8
+                && (is_shell
+                    || matches!(
+                        name,
+                        "rm" | "curl" | "wget" | "sudo" | "dd" | "nc" | "python3" | "perl" | "env" | "find"
+                    ))
+            {
                 let text: Vec<String> = args[n..].iter().map(|arg| quoted(&arg.text)).collect();
                 if self.text_for_denials(&text.join(" ")) {
                     return;
@@ -93,7 +109,11 @@ impl Walker<'_> {
     fn wrapped(&mut self, name: &str, wrapper: &Wrapper, args: &[Arg], input: &Flow) -> Flow {
         let part = self.part(name, args);
         if let Some(level) = wrapper.level {
-            self.find(Decision::new(level, format!("wrapper.{name}"), wrapper.reason.clone()), About::Part(part), false);
+            self.find(
+                Decision::new(level, format!("wrapper.{name}"), wrapper.reason.clone()),
+                About::Part(part),
+                false,
+            );
         }
         if name == "command" && args.get(1).is_some_and(|arg| matches!(arg.text.as_str(), "-v" | "-V")) {
             return Flow { any: true, ..Flow::default() };
@@ -117,7 +137,11 @@ impl Walker<'_> {
             at += if wrapper.values.iter().any(|value| value == text) { 2 } else { 1 };
         }
         if let Some(option) = &wrapper.shell {
-            let at = if option.is_empty() { Some(at) } else { args.iter().position(|arg| arg.text == *option).map(|at| at + 1) };
+            let at = if option.is_empty() {
+                Some(at)
+            } else {
+                args.iter().position(|arg| arg.text == *option).map(|at| at + 1)
+            };
             if let Some(at) = at {
                 return self.shell_words(args.get(at..).unwrap_or_default());
             }
@@ -197,7 +221,9 @@ impl Walker<'_> {
             return self.shell_words(std::slice::from_ref(code));
         }
         if let Some(script) = operands.first().filter(|_| !of_input) {
-            if script.is_output && (self.substituted.network || self.substituted.decodes || self.substituted.text.is_some()) {
+            if script.is_output
+                && (self.substituted.network || self.substituted.decodes || self.substituted.text.is_some())
+            {
                 self.deny("remote.code", "it runs what it fetches or decodes, unseen");
             }
             let path = self.absolute(&script.text);
@@ -278,7 +304,11 @@ impl Walker<'_> {
                     }
                     break;
                 }
-                text if text.starts_with("-S") || text.starts_with("--split-string=") || text.starts_with("-vS") || text.starts_with("-iS") => {
+                text if text.starts_with("-S")
+                    || text.starts_with("--split-string=")
+                    || text.starts_with("-vS")
+                    || text.starts_with("-iS") =>
+                {
                     let code = text.split_once('S').map_or(text, |(_, code)| code);
                     let code = text.strip_prefix("--split-string=").unwrap_or(code).to_owned();
                     self.part("env", args);
@@ -312,7 +342,11 @@ impl Walker<'_> {
     /// Goes to a directory.
     pub(super) fn change_dir(&mut self, dir: &Arg) {
         let path = self.absolute(&dir.text);
-        if dir.known != Known::Exactly || dir.glob || dir.text == "-" || !self.cwd_known && !Path::new(&dir.text).is_absolute() {
+        if dir.known != Known::Exactly
+            || dir.glob
+            || dir.text == "-"
+            || !self.cwd_known && !Path::new(&dir.text).is_absolute()
+        {
             self.ask("shell.unknown-directory", "where it runs is not known before it runs");
             self.cwd_known = false;
         } else if self.scope.place(&path) != crate::path::Place::Inside {
@@ -342,7 +376,15 @@ impl Walker<'_> {
         self.by_entry(entry, name, part, args, start, input)
     }
 
-    fn by_entry(&mut self, entry: &'static Entry, name: &str, part: usize, args: &[Arg], start: usize, input: &Flow) -> Flow {
+    fn by_entry(
+        &mut self,
+        entry: &'static Entry,
+        name: &str,
+        part: usize,
+        args: &[Arg],
+        start: usize,
+        input: &Flow,
+    ) -> Flow {
         let rest = args.get(start..).unwrap_or_default();
         let sub = rest.first().map_or("", |arg| arg.text.as_str());
         let words = options::sort(entry, name, sub, rest);

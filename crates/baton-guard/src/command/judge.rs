@@ -16,7 +16,15 @@ impl Walker<'_> {
     }
 
     /// Judges one program by its entry.
-    pub(super) fn entry(&mut self, entry: &'static Entry, name: &str, part: usize, args: &[Arg], words: &Words<'_>, input: &Flow) -> Flow {
+    pub(super) fn entry(
+        &mut self,
+        entry: &'static Entry,
+        name: &str,
+        part: usize,
+        args: &[Arg],
+        words: &Words<'_>,
+        input: &Flow,
+    ) -> Flow {
         let leaves = matches!(entry.class, Class::Network | Class::Control);
         let reason = format!("`{}` {}", escaped(name), entry.reason);
         self.find(Decision::new(entry.level, entry.id.clone(), reason), About::Part(part), leaves);
@@ -42,7 +50,11 @@ impl Walker<'_> {
             }
         }
         if entry.max.is_some_and(|max| words.operands.len() > max) {
-            asks(self, format!("{}.operands", entry.id), format!("`{}` with so many words does more than read", escaped(name)));
+            asks(
+                self,
+                format!("{}.operands", entry.id),
+                format!("`{}` with so many words does more than read", escaped(name)),
+            );
         }
         let flow = self.files(entry, name, words);
         self.unknown_words(args);
@@ -73,7 +85,10 @@ impl Walker<'_> {
         }
         let is_network = entry.class == Class::Network;
         let given = words.options.iter().any(|option| {
-            option.starts_with("-e") || option.starts_with("-f") || option.starts_with("--regexp") || option.starts_with("--file")
+            option.starts_with("-e")
+                || option.starts_with("-f")
+                || option.starts_with("--regexp")
+                || option.starts_with("--file")
         });
         let skip = usize::from(entry.class == Class::Pattern && !given && name != "fd");
         for value in words.values.iter().chain(words.operands.iter().skip(skip)) {
@@ -118,7 +133,10 @@ impl Walker<'_> {
             }
             let candidate = self.guess_home(candidate);
             let Some(found) = self.mention(&candidate, arg.glob, Access::Read) else { continue };
-            is_secret |= matches!(found.rule.as_ref(), "path.credentials" | "path.secret-file" | "path.process" | "path.control-socket");
+            is_secret |= matches!(
+                found.rule.as_ref(),
+                "path.credentials" | "path.secret-file" | "path.process" | "path.control-socket"
+            );
         }
         if is_secret && is_network {
             self.deny("exfil.file", format!("it sends {}, which may hold secrets, to another machine", escaped(text)));

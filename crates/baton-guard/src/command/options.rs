@@ -50,11 +50,14 @@ pub(super) fn sort<'t>(entry: &'t Entry, program: &str, sub: &str, args: &[Arg])
             let of = |effect, map: &'t std::collections::BTreeMap<String, String>| {
                 map.iter().map(move |(key, does)| (effect, key.as_str(), does.as_str()))
             };
-            of(Effect::Deny, &entry.deny).chain(of(Effect::Ask, &entry.ask)).chain(of(Effect::Write, &entry.writes))
+            of(Effect::Deny, &entry.deny)
+                .chain(of(Effect::Ask, &entry.ask))
+                .chain(of(Effect::Write, &entry.writes))
                 .filter(|(_, key, _)| !entry.is_safe(program, sub, key))
         };
         let takes_value = |name: &str| {
-            entry.values.iter().any(|value| value == name) || entry.writes.contains_key(name) && !entry.is_safe(program, sub, name)
+            entry.values.iter().any(|value| value == name)
+                || entry.writes.contains_key(name) && !entry.is_safe(program, sub, name)
         };
         let (name, attached) = match text.split_once('=') {
             Some((name, value)) => (name, Some(arg.with_text(value))),
@@ -80,7 +83,8 @@ pub(super) fn sort<'t>(entry: &'t Entry, program: &str, sub: &str, args: &[Arg])
             }
             continue;
         }
-        let long: Vec<_> = keys().filter(|(_, key, _)| key.len() > 2 && !key.starts_with("--") && text.starts_with(key)).collect();
+        let long: Vec<_> =
+            keys().filter(|(_, key, _)| key.len() > 2 && !key.starts_with("--") && text.starts_with(key)).collect();
         if !long.is_empty() {
             let value = attached.or_else(|| rest.clone().next().cloned());
             for (effect, option, does) in long {
@@ -97,7 +101,11 @@ pub(super) fn sort<'t>(entry: &'t Entry, program: &str, sub: &str, args: &[Arg])
             let mut value = None;
             let wants = takes_value(&short);
             if wants {
-                value = if behind.is_empty() { rest.next().cloned() } else { Some(arg.with_text(behind.trim_start_matches('='))) };
+                value = if behind.is_empty() {
+                    rest.next().cloned()
+                } else {
+                    Some(arg.with_text(behind.trim_start_matches('=')))
+                };
                 words.values.extend(value.clone());
             }
             for (effect, option, does) in keys().filter(|(_, key, _)| *key == short) {

@@ -150,7 +150,8 @@ impl<'a> Parser<'a> {
                 self.at = (self.at + line.len() + 1).min(self.text.len());
                 let line = if pending.strip_tabs { line.trim_start_matches('\t') } else { line };
                 // In a document that is not quoted, joined lines can hide or make a delimiter.
-                if !pending.is_literal && line.ends_with('\\') && !line.ends_with("\\\\") && pending.delimiter.len() > 1 {
+                if !pending.is_literal && line.ends_with('\\') && !line.ends_with("\\\\") && pending.delimiter.len() > 1
+                {
                     body.push_str(line);
                     body.push('\n');
                     if is_last {
@@ -191,7 +192,8 @@ impl<'a> Parser<'a> {
     /// Whether a reserved word stands here, and nothing that only begins like it.
     fn is_reserved(&self, word: &str) -> bool {
         self.rest().strip_prefix(word).is_some_and(|rest| {
-            rest.is_empty() || rest.starts_with([' ', '\t', '\n', ';', '&', '|', '<', '>', '(', ')'])
+            rest.is_empty()
+                || rest.starts_with([' ', '\t', '\n', ';', '&', '|', '<', '>', '(', ')'])
                 || rest.starts_with("\\\n")
         })
     }
@@ -486,7 +488,8 @@ impl<'a> Parser<'a> {
                         self.at += 1;
                         self.blanks();
                         self.expect(")")?;
-                        return self.function(self.text[start..].split('(').next().unwrap_or_default().trim().to_owned());
+                        return self
+                            .function(self.text[start..].split('(').next().unwrap_or_default().trim().to_owned());
                     }
                     simple.words.push(word);
                 }
@@ -551,7 +554,9 @@ impl<'a> Parser<'a> {
         }
         let operator = &rest[prefix..];
         let both = prefix == 0 && operator.starts_with("&>");
-        if !(both || operator.starts_with(['<', '>'])) || prefix == 0 && operator.starts_with(['<', '>']) && operator[1..].starts_with('(') {
+        if !(both || operator.starts_with(['<', '>']))
+            || prefix == 0 && operator.starts_with(['<', '>']) && operator[1..].starts_with('(')
+        {
             return Ok(None);
         }
         let (token, direction) = [

@@ -41,7 +41,7 @@ pub(super) enum Class {
 
 /// What is known about some programs.
 #[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[cfg_attr(test, serde(deny_unknown_fields))]
 pub(super) struct Entry {
     pub(super) id: String,
     pub(super) level: Verdict,
@@ -68,11 +68,11 @@ pub(super) struct Entry {
     #[serde(default = "yes")]
     pub(super) bundles: bool,
     pub(super) check: Option<String>,
+    #[cfg(test)]
     #[serde(default, rename = "match")]
-    #[cfg_attr(not(test), allow(dead_code, reason = "examples are for tests"))]
     pub(super) matches: Vec<String>,
+    #[cfg(test)]
     #[serde(default)]
-    #[cfg_attr(not(test), allow(dead_code, reason = "examples are for tests"))]
     pub(super) other: Vec<String>,
 }
 
@@ -224,7 +224,8 @@ impl Entry {
         let fits = |sub: &String| {
             let mut wanted = sub.split(' ');
             let length = sub.split(' ').count();
-            (words.len() >= length && words.iter().take(length).all(|word| wanted.next() == Some(word))).then_some(length)
+            (words.len() >= length && words.iter().take(length).all(|word| wanted.next() == Some(word)))
+                .then_some(length)
         };
         self.sub.iter().filter_map(fits).max()
     }

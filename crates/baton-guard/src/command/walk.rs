@@ -139,7 +139,8 @@ impl<'a> Walker<'a> {
         self.text(text);
         self.out.parts.truncate(parts);
         self.out.paths.truncate(paths);
-        let denial = self.out.findings.split_off(findings).into_iter().find(|found| found.decision.verdict == Verdict::Deny);
+        let denial =
+            self.out.findings.split_off(findings).into_iter().find(|found| found.decision.verdict == Verdict::Deny);
         let is_denied = denial.is_some();
         self.out.findings.extend(denial.map(|found| Finding { about: About::Whole, ..found }));
         is_denied
@@ -170,9 +171,16 @@ impl<'a> Walker<'a> {
 
     /// What cannot be parsed is still searched for what must be denied, piece by piece.
     fn fragments(&mut self, text: &str) {
-        let pieces = text.split(['\n', ';', '|', '&', '(', ')', '{', '}', '`']).map(str::trim).filter(|piece| !piece.is_empty());
+        let text = text.replace("\\\n", "");
+        let pieces =
+            text.split(['\n', ';', '|', '&', '(', ')', '{', '}', '`']).map(str::trim).filter(|piece| !piece.is_empty());
         for piece in pieces.take(4096) {
-            let piece = piece.trim_start_matches(['$', '!', '"', '\'', ' ']);
+            let mut piece = piece.trim_start_matches(['$', '!', '"', '\'', ' ']);
+            while let Some((word, rest)) = piece.split_once(char::is_whitespace)
+                && matches!(word, "if" | "then" | "elif" | "else" | "while" | "until" | "do" | "time" | "in" | "!")
+            {
+                piece = rest.trim_start();
+            }
             match parse(piece) {
                 Ok(node @ Node::Simple(_)) => drop(self.node(&node, &Flow::default())),
                 _ => {

@@ -89,7 +89,11 @@ impl Parser<'_> {
                     .bytes()
                     .position(|byte| {
                         matches!(byte, b'\\' | b'\'' | b'"' | b'$' | b'`')
-                            || if in_arithmetic { matches!(byte, b'(' | b')' | b'[' | b']' | b'}') } else { is_meta(byte) }
+                            || if in_arithmetic {
+                                matches!(byte, b'(' | b')' | b'[' | b']' | b'}')
+                            } else {
+                                is_meta(byte)
+                            }
                     })
                     .unwrap_or(rest.len());
                 if end == 0 {
@@ -228,7 +232,9 @@ impl Parser<'_> {
         let mut operator = String::new();
         let mut words = Vec::new();
         // `${#}`, `${!}` and `${#-...}` are variables; `${#name}` and `${!name}` are operators.
-        if matches!(self.peek(), Some(b'!' | b'#')) && !matches!(self.peek_at(1), Some(b'}' | b':' | b'-' | b'+' | b'=' | b'%')) {
+        if matches!(self.peek(), Some(b'!' | b'#'))
+            && !matches!(self.peek_at(1), Some(b'}' | b':' | b'-' | b'+' | b'=' | b'%'))
+        {
             operator.push_str(&self.rest()[..1]);
             self.at += 1;
         }
@@ -275,8 +281,13 @@ impl Parser<'_> {
         let mut word = argument.word();
         if let Some(Part::Bare(text) | Part::Quoted(text)) = word.parts.first_mut() {
             let length = match text.as_bytes() {
-                [b':', b'-' | b'=' | b'?' | b'+', ..] | [b'@', _, ..] | [b'#', b'#', ..] | [b'%', b'%', ..]
-                | [b'/', b'/', ..] | [b'^', b'^', ..] | [b',', b',', ..] => 2,
+                [b':', b'-' | b'=' | b'?' | b'+', ..]
+                | [b'@', _, ..]
+                | [b'#', b'#', ..]
+                | [b'%', b'%', ..]
+                | [b'/', b'/', ..]
+                | [b'^', b'^', ..]
+                | [b',', b',', ..] => 2,
                 [] => 0,
                 _ if text.is_char_boundary(1) => 1,
                 _ => return Err(self.error()),

@@ -17,9 +17,16 @@ impl Pattern {
         Self {
             alternatives: alternatives
                 .iter()
-                .map(|text| text.split('/').filter(|part| !part.is_empty() && *part != ".").map(str::to_owned).collect())
+                .map(|text| {
+                    text.split('/').filter(|part| !part.is_empty() && *part != ".").map(str::to_owned).collect()
+                })
                 .collect(),
         }
+    }
+
+    /// The components of which it has to meet at least one.
+    pub(super) fn components(&self) -> impl Iterator<Item = &str> {
+        self.alternatives.iter().flatten().map(String::as_str).filter(|component| *component != "**")
     }
 
     /// Whether it matches these components, or a directory above them.
@@ -68,11 +75,22 @@ fn may_cover(pattern: &[String], components: &[&str]) -> bool {
 fn stands_for(component: &str, name: &str) -> bool {
     let is_wild = |c: char| matches!(c, '*' | '?' | '[');
     let letters = component.chars().filter(|c| !matches!(c, '*' | '?' | '[' | ']')).count();
-    component.contains(is_wild) && !component.starts_with('*') && letters >= 2 && !name.contains(is_wild) && wildcard(component, name)
+    component.contains(is_wild)
+        && !component.starts_with('*')
+        && letters >= 2
+        && !name.contains(is_wild)
+        && wildcard(component, name)
 }
 
 /// Whether a text matches a pattern with `*`, `?` and `[a-z]`. A leading dot is nothing special.
 pub fn wildcard(pattern: &str, text: &str) -> bool {
+    if !pattern.contains(['*', '?', '[', '\\']) {
+        return pattern == text;
+    }
+    // Most patterns of the shipped lists end with their only star.
+    if let Some(prefix) = pattern.strip_suffix('*').filter(|prefix| !prefix.contains(['*', '?', '[', '\\'])) {
+        return text.starts_with(prefix);
+    }
     let (pattern, text): (Vec<char>, Vec<char>) = (pattern.chars().collect(), text.chars().collect());
     let (mut p, mut t) = (0, 0);
     let mut retry: Option<(usize, usize)> = None;

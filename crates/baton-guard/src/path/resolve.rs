@@ -104,7 +104,9 @@ pub fn locate(path: &Path) -> io::Result<Located> {
                     if at.is_symlink() {
                         break;
                     }
-                    let (Some(parent), Some(name)) = (at.parent(), at.components().next_back()) else { return Err(error) };
+                    let (Some(parent), Some(name)) = (at.parent(), at.components().next_back()) else {
+                        return Err(error);
+                    };
                     missing.push(name.as_os_str().to_owned());
                     at = parent;
                 }
@@ -147,14 +149,19 @@ fn by_kind(located: &Located, access: Access) -> Decision {
     let shown = shown(&located.path);
     let fine = Decision::allow("path.kind", "it is a file or a directory");
     match &located.metadata {
-        None if access == Access::Read => Decision::deny("path.missing", format!("{shown} does not exist, so there is nothing to read")),
+        None if access == Access::Read => {
+            Decision::deny("path.missing", format!("{shown} does not exist, so there is nothing to read"))
+        }
         None => fine,
         Some(found) => {
             let kind = found.file_type();
             if kind.is_char_device() || kind.is_block_device() || kind.is_fifo() || kind.is_socket() {
                 Decision::deny("path.device", format!("{shown} is a device, pipe or socket"))
             } else if access != Access::Read && kind.is_file() && found.nlink() > 1 {
-                Decision::ask("path.hard-link", format!("{shown} has another name elsewhere, which would change with it"))
+                Decision::ask(
+                    "path.hard-link",
+                    format!("{shown} has another name elsewhere, which would change with it"),
+                )
             } else {
                 fine
             }

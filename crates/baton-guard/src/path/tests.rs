@@ -11,14 +11,25 @@ fn the_shipped_list_is_read_and_its_examples_hold() {
     for rule in &file.paths {
         let access = if rule.write.is_some() { Access::Write } else { Access::Read };
         let is_hit = |path: &str| {
-            let Compiled { rule, patterns, but } = PROTECTED.iter().find(|compiled| compiled.rule.id == rule.id).unwrap();
+            let Compiled { rule, patterns, but } =
+                PROTECTED.iter().find(|compiled| compiled.rule.id == rule.id).unwrap();
             let scope = scope();
             let only = Compiled {
-                rule: Protected { id: rule.id.clone(), reason: String::new(), patterns: Vec::new(), but: Vec::new(), matches: Vec::new(), other: Vec::new(), ..*rule },
+                rule: Protected {
+                    id: rule.id.clone(),
+                    reason: String::new(),
+                    patterns: Vec::new(),
+                    but: Vec::new(),
+                    matches: Vec::new(),
+                    other: Vec::new(),
+                    ..*rule
+                },
                 patterns: patterns.clone(),
                 but: but.clone(),
             };
-            scope.protected_by(std::slice::from_ref(&only), Path::new(path), access, false, scope.place(Path::new(path))).is_some()
+            scope
+                .protected_by(std::slice::from_ref(&only), Path::new(path), access, false, scope.place(Path::new(path)))
+                .is_some()
         };
         for path in &rule.matches {
             assert!(is_hit(path), "{} should cover {path}", rule.id);

@@ -10,8 +10,28 @@ use crate::path::Scope;
 
 /// Programs whose second word says what they do: a rule for them names it.
 const WITH_SUBCOMMAND: [&str; 22] = [
-    "git", "cargo", "npm", "pnpm", "yarn", "bun", "go", "docker", "kubectl", "gh", "make", "just", "pip", "uv", "poetry", "dotnet", "gradle",
-    "mvn", "terraform", "helm", "rustup", "bundle",
+    "git",
+    "cargo",
+    "npm",
+    "pnpm",
+    "yarn",
+    "bun",
+    "go",
+    "docker",
+    "kubectl",
+    "gh",
+    "make",
+    "just",
+    "pip",
+    "uv",
+    "poetry",
+    "dotnet",
+    "gradle",
+    "mvn",
+    "terraform",
+    "helm",
+    "rustup",
+    "bundle",
 ];
 
 /// The rules that would allow this call from now on, to be shown before they are saved; none if no rule can.
@@ -30,10 +50,13 @@ fn of_command(analysis: &Analysis) -> Vec<String> {
     for finding in analysis.findings.iter().filter(|finding| finding.decision.verdict > Verdict::Allow) {
         let About::Part(number) = finding.about else { return Vec::new() };
         let Some(part) = analysis.parts.get(number).filter(|part| part.is_exact) else { return Vec::new() };
-        if finding.decision.verdict == Verdict::Deny || part.words.iter().any(|word| word.contains(char::is_whitespace) || word.is_empty()) {
+        if finding.decision.verdict == Verdict::Deny
+            || part.words.iter().any(|word| word.contains(char::is_whitespace) || word.is_empty())
+        {
             return Vec::new();
         }
-        let has_sub = WITH_SUBCOMMAND.contains(&part.words[0].as_str()) && part.words.get(1).is_some_and(|word| !word.starts_with('-'));
+        let has_sub = WITH_SUBCOMMAND.contains(&part.words[0].as_str())
+            && part.words.get(1).is_some_and(|word| !word.starts_with('-'));
         // A script of npm is what the words after `run` say.
         let length = match part.words.get(1).map(String::as_str) {
             Some("run") if has_sub => 3,

@@ -85,7 +85,11 @@ impl Spec {
             Self::Any => true,
             Self::Words { words: wanted, is_prefix } => {
                 (words.len() == wanted.len() || *is_prefix && words.len() > wanted.len())
-                    && wanted.iter().zip(words).enumerate().all(|(n, (wanted, word))| wanted == word || n > 0 && wildcard(wanted, word))
+                    && wanted
+                        .iter()
+                        .zip(words)
+                        .enumerate()
+                        .all(|(n, (wanted, word))| wanted == word || n > 0 && wildcard(wanted, word))
             }
             Self::Path { .. } | Self::Domain(_) => false,
         }

@@ -26,7 +26,11 @@ fn command(text: &str, rules: &Rules) -> Verdict {
 
 #[test]
 fn rules_speak_of_commands_paths_domains_and_tools() {
-    let some = rules(&["Bash(npm run test)", "bash(git commit:*)", "Edit(./docs/**)", "WebFetch(domain:example.com)", "mcp__files"], &[], &["Bash(git log:*)", "Read(**/*.key)"]);
+    let some = rules(
+        &["Bash(npm run test)", "bash(git commit:*)", "Edit(./docs/**)", "WebFetch(domain:example.com)", "mcp__files"],
+        &[],
+        &["Bash(git log:*)", "Read(**/*.key)"],
+    );
     assert_eq!(command("npm run test", &some), Verdict::Allow);
     assert_eq!(command("npm run test -- --x", &some), Verdict::Ask);
     assert_eq!(command("npm run test && npm run other", &some), Verdict::Ask);
@@ -40,7 +44,12 @@ fn rules_speak_of_commands_paths_domains_and_tools() {
     assert_eq!(verdict(Call::Write("/home/dev/proj/docs/a.md".into()), &some), Verdict::Allow);
     assert_eq!(verdict(Call::Write("/home/dev/proj/src/a.rs".into()), &some), Verdict::Ask);
     assert_eq!(verdict(Call::Fetch("https://docs.example.com/x".into()), &some), Verdict::Allow);
-    for url in ["https://example.com.evil.test/", "https://evil.test/?example.com", "https://example.com@evil.test/", "https://notexample.com/"] {
+    for url in [
+        "https://example.com.evil.test/",
+        "https://evil.test/?example.com",
+        "https://example.com@evil.test/",
+        "https://notexample.com/",
+    ] {
         assert_ne!(verdict(Call::Fetch(url.into()), &some), Verdict::Allow, "{url}");
     }
     let tool = |name: &str| Call::Tool { name: name.to_owned(), access: Access::Execute };
@@ -51,7 +60,17 @@ fn rules_speak_of_commands_paths_domains_and_tools() {
 
 #[test]
 fn bad_rules_say_what_to_write() {
-    for rule in ["Bash(git log", "Bash(:*)", "Bash(* log)", "Bash(ls | sh)", "Read(../x)", "WebFetch(example.com)", "", "git log", "mcp__a(x)"] {
+    for rule in [
+        "Bash(git log",
+        "Bash(:*)",
+        "Bash(* log)",
+        "Bash(ls | sh)",
+        "Read(../x)",
+        "WebFetch(example.com)",
+        "",
+        "git log",
+        "mcp__a(x)",
+    ] {
         let error = Rule::parse(rule).unwrap_err().to_string();
         assert!(error.contains("write ") && error.contains(rule), "{error}");
     }
@@ -59,7 +78,11 @@ fn bad_rules_say_what_to_write() {
 
 #[test]
 fn a_repository_tightens_before_trust_and_allows_only_after() {
-    let settings = PermissionSettings { allow: vec!["Bash(make:*)".into()], deny: vec!["Bash(ls:*)".into()], ..PermissionSettings::default() };
+    let settings = PermissionSettings {
+        allow: vec!["Bash(make:*)".into()],
+        deny: vec!["Bash(ls:*)".into()],
+        ..PermissionSettings::default()
+    };
     for (origin, made) in [(Origin::Untrusted, Verdict::Ask), (Origin::Trusted, Verdict::Allow)] {
         let mut all = Rules::none();
         all.add(&settings, origin).unwrap();
@@ -93,31 +116,65 @@ fn always_allow_is_narrow_and_works() {
 fn modes_do_what_their_names_say() {
     use PermissionMode as Mode;
     let at = |mode, sandboxed| {
-        move |text: &str| evaluate(&Call::Command(text.to_owned()), mode, &Rules::none(), &Context { scope: scope(), sandboxed }).verdict
+        move |text: &str| {
+            evaluate(&Call::Command(text.to_owned()), mode, &Rules::none(), &Context { scope: scope(), sandboxed })
+                .verdict
+        }
     };
     for mode in [Mode::Ask, Mode::AcceptEdits] {
-        assert_eq!([at(mode, true)("ls"), at(mode, true)("make"), at(mode, true)("rm -rf ~")], [Verdict::Allow, Verdict::Ask, Verdict::Deny]);
+        assert_eq!(
+            [at(mode, true)("ls"), at(mode, true)("make"), at(mode, true)("rm -rf ~")],
+            [Verdict::Allow, Verdict::Ask, Verdict::Deny]
+        );
     }
     assert_eq!([at(Mode::Plan, true)("ls"), at(Mode::Plan, true)("make")], [Verdict::Allow, Verdict::Deny]);
-    assert_eq!([at(Mode::Auto, true)("make"), at(Mode::Auto, true)("curl https://x.example"), at(Mode::Auto, true)("sudo ls")], [Verdict::Allow, Verdict::Ask, Verdict::Deny]);
+    assert_eq!(
+        [at(Mode::Auto, true)("make"), at(Mode::Auto, true)("curl https://x.example"), at(Mode::Auto, true)("sudo ls")],
+        [Verdict::Allow, Verdict::Ask, Verdict::Deny]
+    );
     assert_eq!(at(Mode::Auto, false)("make"), Verdict::Ask);
     assert_eq!(at(Mode::Deny, true)("ls"), Verdict::Deny);
     assert_eq!(at(Mode::Yolo, false)("rm -rf ~"), Verdict::Allow);
     let denied = rules(&[], &[], &["Bash(rm:*)"]);
-    let yolo = evaluate(&Call::Command("rm x".into()), Mode::Yolo, &denied, &Context { scope: scope(), sandboxed: false });
+    let yolo =
+        evaluate(&Call::Command("rm x".into()), Mode::Yolo, &denied, &Context { scope: scope(), sandboxed: false });
     assert_eq!(yolo.verdict, Verdict::Deny);
 }
 
 fn rule() -> impl Strategy<Value = String> {
     prop::sample::select(vec![
-        "Bash", "Bash(git:*)", "Bash(git log:*)", "Bash(rm:*)", "Bash(ls)", "Bash(make)", "Bash(curl:*)", "Read(src/**)", "Edit(src/**)", "Edit", "Read", "Bash(env:*)", "Bash(sh:*)",
+        "Bash",
+        "Bash(git:*)",
+        "Bash(git log:*)",
+        "Bash(rm:*)",
+        "Bash(ls)",
+        "Bash(make)",
+        "Bash(curl:*)",
+        "Read(src/**)",
+        "Edit(src/**)",
+        "Edit",
+        "Read",
+        "Bash(env:*)",
+        "Bash(sh:*)",
     ])
     .prop_map(str::to_owned)
 }
 
 fn some_command() -> impl Strategy<Value = String> {
     prop::sample::select(vec![
-        "ls", "git log", "rm -rf ~", "make", "git log && make", "curl https://x.example", "cat src/a", "echo x > src/a", "sh -c 'rm x'", "env git log", "git -c core.pager=x log", "ls $(make)", "cat ../x",
+        "ls",
+        "git log",
+        "rm -rf ~",
+        "make",
+        "git log && make",
+        "curl https://x.example",
+        "cat src/a",
+        "echo x > src/a",
+        "sh -c 'rm x'",
+        "env git log",
+        "git -c core.pager=x log",
+        "ls $(make)",
+        "cat ../x",
     ])
     .prop_map(str::to_owned)
 }

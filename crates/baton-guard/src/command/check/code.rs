@@ -14,7 +14,8 @@ const TEXT_MAX: usize = 64 * 1024;
 const STRINGS_MAX: usize = 256;
 
 impl Walker<'_> {
-    pub(super) fn sed(&mut self, call: &Call<'_>) {
+    /// True if it reads what may be secrets.
+    pub(super) fn sed(&mut self, call: &Call<'_>) -> bool {
         let mut scripts: Vec<Arg> = Vec::new();
         let mut files: Vec<Arg> = Vec::new();
         let mut in_place = false;
@@ -51,7 +52,11 @@ impl Walker<'_> {
                         break;
                     }
                     'e' => {
-                        scripts.extend(if behind.is_empty() { rest.next().cloned() } else { Some(arg.with_text(behind)) });
+                        scripts.extend(if behind.is_empty() {
+                            rest.next().cloned()
+                        } else {
+                            Some(arg.with_text(behind))
+                        });
                         break;
                     }
                     'f' => {
@@ -78,6 +83,7 @@ impl Walker<'_> {
                 self.mention(&file.text, file.glob, Access::Write);
             }
         }
+        files.iter().fold(false, |secret, file| self.mentions_in(file, false) || secret)
     }
 
     fn sed_script(&mut self, call: &Call<'_>, script: &Arg) {
@@ -110,7 +116,13 @@ impl Walker<'_> {
     pub(super) fn awk(&mut self, call: &Call<'_>) {
         let runs = |text: &str| {
             let text: String = text.chars().filter(|c| !c.is_whitespace()).collect();
-            text.contains("system(") || text.contains("|\"") || text.contains("|&") || text.contains("\"|getline") || text.contains("|getline") || text.contains("@load") || text.contains("/inet/")
+            text.contains("system(")
+                || text.contains("|\"")
+                || text.contains("|&")
+                || text.contains("\"|getline")
+                || text.contains("|getline")
+                || text.contains("@load")
+                || text.contains("/inet/")
         };
         if call.texts().any(runs) {
             self.deny("code.awk-shell", "the program of awk runs other programs");
@@ -122,12 +134,16 @@ impl Walker<'_> {
 
     pub(super) fn interpreter(&mut self, call: &Call<'_>) {
         let has_text = call.words.options.iter().any(|option| {
-            !option.starts_with("--") && option.contains(['c', 'e', 'E', 'r', 'p', 'm']) || option.starts_with("--eval") || option.starts_with("--print") || option.starts_with("--command")
+            !option.starts_with("--") && option.contains(['c', 'e', 'E', 'r', 'p', 'm'])
+                || option.starts_with("--eval")
+                || option.starts_with("--print")
+                || option.starts_with("--command")
         });
         for text in call.texts().map(str::to_owned).collect::<Vec<_>>() {
             self.program_text(&text);
         }
-        let from_output = call.args.iter().any(|arg| arg.is_output) && (self.substituted.network || self.substituted.decodes);
+        let from_output =
+            call.args.iter().any(|arg| arg.is_output) && (self.substituted.network || self.substituted.decodes);
         let script = call.words.operands.iter().find(|arg| arg.text != "-");
         if from_output || script.is_some_and(|arg| self.fetched.contains(&self.absolute(&arg.text))) {
             self.deny("remote.code", "it runs what it fetches or decodes, unseen");
@@ -153,23 +169,106 @@ impl Walker<'_> {
         }
         let lower = text.to_lowercase();
         let has = |needles: &[&str]| needles.iter().any(|needle| lower.contains(needle));
-        let fetches = has(&["urlopen", "requests.", "http.client", "urllib", "net::http", "lwp::", "fetch(", "https.get", "http.get", "open-uri", "httpx", "curl", "wget", "file_get_contents(\"http", "file_get_contents('http"]);
-        let runs = has(&["exec(", "eval(", "eval ", "system", "popen", "subprocess", "child_process", "spawn", "pty.", "`", "%x", "qx", "instance_eval", "os.exec", "dup2", "compile("]);
-        let decodes = has(&["base64", "b64decode", "fromcharcode", "unpack", "marshal", "zlib", "codecs", "\\x", "atob", "buffer.from"]);
+        let fetches = has(&[
+            "urlopen",
+            "requests.",
+            "http.client",
+            "urllib",
+            "net::http",
+            "lwp::",
+            "fetch(",
+            "https.get",
+            "http.get",
+            "open-uri",
+            "httpx",
+            "curl",
+            "wget",
+            "file_get_contents(\"http",
+            "file_get_contents('http",
+        ]);
+        let runs = has(&[
+            "exec(",
+            "eval(",
+            "eval ",
+            "system",
+            "popen",
+            "subprocess",
+            "child_process",
+            "spawn",
+            "pty.",
+            "`",
+            "%x",
+            "qx",
+            "instance_eval",
+            "os.exec",
+            "dup2",
+            "compile(",
+        ]);
+        let decodes = has(&[
+            "base64",
+            "b64decode",
+            "fromcharcode",
+            "unpack",
+            "marshal",
+            "zlib",
+            "codecs",
+            "\\x",
+            "atob",
+            "buffer.from",
+        ]);
         if fetches && runs || decodes && runs || has(&["socket"]) && runs || has(&["/dev/tcp/"]) {
             self.deny("remote.code", "the program text runs what it fetches or decodes");
         }
-        let is_break = |c: char| c.is_whitespace() || matches!(c, '"' | '\'' | '`' | ',' | '(' | ')' | ';' | '<' | '>' | '|' | '=');
-        let mut outside = has(&["homedir", "expanduser", "path.home", "dir.home", "env{home}", "env['home']", "env[\"home\"]", "env.home", "getenv(\"home", "getenv('home"]);
-        for token in text.split(is_break).filter(|token| token.contains('/') || token.starts_with(['~', '.']) || token.starts_with("id_")) {
+        let is_break = |c: char| {
+            c.is_whitespace() || matches!(c, '"' | '\'' | '`' | ',' | '(' | ')' | ';' | '<' | '>' | '|' | '=')
+        };
+        let mut outside = has(&[
+            "homedir",
+            "expanduser",
+            "path.home",
+            "dir.home",
+            "env{home}",
+            "env['home']",
+            "env[\"home\"]",
+            "env.home",
+            "getenv(\"home",
+            "getenv('home",
+        ]);
+        for token in text
+            .split(is_break)
+            .filter(|token| token.contains('/') || token.starts_with(['~', '.']) || token.starts_with("id_"))
+        {
             let path = self.absolute(&self.guess_home(token));
             let decision = self.scope.judge(&path, Access::Read, token.contains('*'));
             if decision.verdict == Verdict::Deny && token.len() > 2 {
-                self.deny("exfil.program-text", format!("the program text names {}: {}", escaped(token), decision.reason));
+                self.deny(
+                    "exfil.program-text",
+                    format!("the program text names {}: {}", escaped(token), decision.reason),
+                );
             }
-            outside |= (token.starts_with('/') || token.starts_with('~')) && self.scope.place(&path) == Place::Outside && !token.starts_with("//");
+            outside |= (token.starts_with('/') || token.starts_with('~'))
+                && self.scope.place(&path) == Place::Outside
+                && !token.starts_with("//");
         }
-        let destroys = has(&["unlink", "rmtree", "remove_tree", "rmdir", "rmsync", "rm_rf", "rm_r", "remove(", "removesync", "file.delete", "fileutils", "truncate", "rimraf", "fs.rm", "deltree", "removeall", "delete("]);
+        let destroys = has(&[
+            "unlink",
+            "rmtree",
+            "remove_tree",
+            "rmdir",
+            "rmsync",
+            "rm_rf",
+            "rm_r",
+            "remove(",
+            "removesync",
+            "file.delete",
+            "fileutils",
+            "truncate",
+            "rimraf",
+            "fs.rm",
+            "deltree",
+            "removeall",
+            "delete(",
+        ]);
         if destroys && outside {
             self.deny("destroy.program-text", "the program text deletes files outside of the workspace");
         }
@@ -187,7 +286,8 @@ impl Walker<'_> {
         // Lists of words that are run without a shell: ['rm', '-rf', '/'].
         let words: Vec<String> = strings(text).take(STRINGS_MAX).collect();
         if words.len() > 1 && !self.is_denied() {
-            let line: Vec<String> = words.iter().map(|word| super::super::invoke::quoted(&self.guess_home(word))).collect();
+            let line: Vec<String> =
+                words.iter().map(|word| super::super::invoke::quoted(&self.guess_home(word))).collect();
             self.text_for_denials(&line.join(" "));
         }
     }
@@ -195,15 +295,37 @@ impl Walker<'_> {
     pub(super) fn editor(&mut self, call: &Call<'_>) {
         let mut is_command = false;
         for text in call.texts() {
-            let inline = text.starts_with('+') || text.starts_with("--eval") || text.starts_with("--cmd") || text.starts_with("-c") && text.len() > 2;
-            let runs = ["!", "system(", "shell", "eval", "call-process", "start-process", "py", "lua", "terminal", ":so", "source"].iter().any(|word| text.contains(word));
-            if (is_command || inline) && runs || matches!(text, "--eval" | "-S" | "--script" | "-l" | "--load") || text.starts_with("--eval=") {
+            let inline = text.starts_with('+')
+                || text.starts_with("--eval")
+                || text.starts_with("--cmd")
+                || text.starts_with("-c") && text.len() > 2;
+            let runs = [
+                "!",
+                "system(",
+                "shell",
+                "eval",
+                "call-process",
+                "start-process",
+                "py",
+                "lua",
+                "terminal",
+                ":so",
+                "source",
+            ]
+            .iter()
+            .any(|word| text.contains(word));
+            if (is_command || inline) && runs
+                || matches!(text, "--eval" | "-S" | "--script" | "-l" | "--load")
+                || text.starts_with("--eval=")
+            {
                 self.deny("code.editor-shell", "the editor is told to run a program");
                 return;
             }
             is_command = matches!(text, "-c" | "--cmd" | "-s" | "-es" | "-e" | "-sc" | "-ec" | "-f" | "-u" | "-Es");
         }
-        if matches!(call.name, "ed" | "ex" | "vi" | "vim") && call.input.text.as_ref().is_some_and(|text| text.contains('!')) {
+        if matches!(call.name, "ed" | "ex" | "vi" | "vim")
+            && call.input.text.as_ref().is_some_and(|text| text.contains('!'))
+        {
             self.deny("code.editor-shell", "the editor is told to run a program");
         }
         for arg in &call.words.operands {
@@ -264,7 +386,9 @@ fn sed_effects(script: &str) -> Option<Vec<SedEffect>> {
                         }
                         'w' => {
                             let end = line_end(&chars, at);
-                            effects.push(SedEffect::Writes(chars[at + 1..end].iter().collect::<String>().trim().to_owned()));
+                            effects.push(SedEffect::Writes(
+                                chars[at + 1..end].iter().collect::<String>().trim().to_owned(),
+                            ));
                             at = end;
                         }
                         _ => break,
@@ -278,7 +402,11 @@ fn sed_effects(script: &str) -> Option<Vec<SedEffect>> {
             command @ ('w' | 'W' | 'r' | 'R') => {
                 let end = line_end(&chars, at);
                 let file = chars[at + 1..end].iter().collect::<String>().trim().to_owned();
-                effects.push(if command.eq_ignore_ascii_case(&'w') { SedEffect::Writes(file) } else { SedEffect::Reads(file) });
+                effects.push(if command.eq_ignore_ascii_case(&'w') {
+                    SedEffect::Writes(file)
+                } else {
+                    SedEffect::Reads(file)
+                });
                 at = end;
             }
             'a' | 'i' | 'c' => {
@@ -293,7 +421,9 @@ fn sed_effects(script: &str) -> Option<Vec<SedEffect>> {
                     at += 1;
                 }
             }
-            'd' | 'D' | 'g' | 'G' | 'h' | 'H' | 'n' | 'N' | 'p' | 'P' | 'q' | 'Q' | 'x' | '=' | 'l' | 'z' | 'F' => at += 1,
+            'd' | 'D' | 'g' | 'G' | 'h' | 'H' | 'n' | 'N' | 'p' | 'P' | 'q' | 'Q' | 'x' | '=' | 'l' | 'z' | 'F' => {
+                at += 1
+            }
             _ => return None,
         }
     }
@@ -324,7 +454,18 @@ mod tests {
     #[test]
     fn sed_scripts_tell_what_they_do() {
         let none = |script| assert_eq!(sed_effects(script), Some(vec![]), "{script}");
-        for script in ["10,30p", "/w/p", "s/a/b/gp", "s|e|w|", "$!N;P;D", "/^fn/,/^}/p", "s/x\\/e/y/", "y/abc/def/", ":a;N;ba", "1d;$d"] {
+        for script in [
+            "10,30p",
+            "/w/p",
+            "s/a/b/gp",
+            "s|e|w|",
+            "$!N;P;D",
+            "/^fn/,/^}/p",
+            "s/x\\/e/y/",
+            "y/abc/def/",
+            ":a;N;ba",
+            "1d;$d",
+        ] {
             none(script);
         }
         for script in ["s/x/id/e", "1e id", "e", "s/a/b/ge"] {

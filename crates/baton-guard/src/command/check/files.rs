@@ -14,7 +14,11 @@ impl Walker<'_> {
     pub(super) fn destroy_all(&mut self, call: &Call<'_>) {
         let mut operands = call.words.operands.clone();
         if call.name == "mv" {
-            let target = if call.has(&["-t", "--target-directory"]) { call.words.values.first().cloned() } else { operands.pop() };
+            let target = if call.has(&["-t", "--target-directory"]) {
+                call.words.values.first().cloned()
+            } else {
+                operands.pop()
+            };
             if let Some(target) = target {
                 if target.text == "/dev/null" {
                     self.deny("destroy.move-to-null", "what is moved there is gone");
@@ -37,7 +41,10 @@ impl Walker<'_> {
         let below_wildcard = target.glob && target.text.split('/').any(|part| part == "..");
         if self.scope.place(&path) != Place::Inside {
             if !in_temp || self.scope.root.starts_with(&path) {
-                self.deny("destroy.outside", format!("it destroys {}, which lies outside of the workspace", shown(&path)));
+                self.deny(
+                    "destroy.outside",
+                    format!("it destroys {}, which lies outside of the workspace", shown(&path)),
+                );
             }
         } else if self.scope.root.starts_with(&path) || below_wildcard {
             self.deny("destroy.workspace", "it destroys the whole workspace");
@@ -52,7 +59,12 @@ impl Walker<'_> {
         let skip = usize::from(!by_reference);
         if let Some(mode) = call.words.operands.first().filter(|_| call.name == "chmod" && skip == 1) {
             let text = &mode.text;
-            let lends = text.contains('s') || text.len() >= 4 && text.bytes().all(|b| b.is_ascii_digit()) && !text.trim_start_matches('0').is_empty() && text.len() - 3 > 0 && text.as_bytes()[text.len() - 4] > b'1';
+            let lends = text.contains('s')
+                || text.len() >= 4
+                    && text.bytes().all(|b| b.is_ascii_digit())
+                    && !text.trim_start_matches('0').is_empty()
+                    && text.len() - 3 > 0
+                    && text.as_bytes()[text.len() - 4] > b'1';
             if lends {
                 self.deny("control.set-id", "it lends the owner's rights to whoever runs the file");
             }
@@ -84,7 +96,8 @@ impl Walker<'_> {
         let operands = &call.words.operands;
         let Some(target) = operands.first() else { return };
         let last = operands.last().filter(|_| operands.len() > 1);
-        let name = last.map_or_else(|| target.text.rsplit('/').next().unwrap_or_default().to_owned(), |arg| arg.text.clone());
+        let name =
+            last.map_or_else(|| target.text.rsplit('/').next().unwrap_or_default().to_owned(), |arg| arg.text.clone());
         let link = self.absolute(&name);
         let leads = match link.parent() {
             Some(dir) => crate::path::normalise(&dir.join(&target.text)),
@@ -102,7 +115,11 @@ impl Walker<'_> {
             }
         }
         letters.extend(call.words.options.iter().filter(|option| !option.starts_with("--")).map(|option| &option[1..]));
-        let long = call.words.options.iter().any(|option| ["--ext", "--get", "--cr", "--app", "--up", "--del", "--con", "--cat"].iter().any(|verb| option.starts_with(verb)));
+        let long = call.words.options.iter().any(|option| {
+            ["--ext", "--get", "--cr", "--app", "--up", "--del", "--con", "--cat"]
+                .iter()
+                .any(|verb| option.starts_with(verb))
+        });
         let lists = letters.contains('t') || call.has(&["--list"]);
         if long || !lists || letters.contains(['x', 'c', 'r', 'u', 'A']) {
             self.part_asks(call, "write.tar", "packs or unpacks files");
@@ -114,15 +131,35 @@ impl Walker<'_> {
 
     pub(super) fn find_files(&mut self, call: &Call<'_>) {
         let args = &call.args[1..];
-        let is_start = |arg: &&Arg| !(arg.text.starts_with('-') && !matches!(arg.text.as_str(), "-H" | "-L" | "-P")) && !matches!(arg.text.as_str(), "(" | "!" | "\\(");
-        let mut starts: Vec<Arg> = args.iter().take_while(is_start).filter(|arg| !arg.text.starts_with('-')).cloned().collect();
+        let is_start = |arg: &&Arg| {
+            !(arg.text.starts_with('-') && !matches!(arg.text.as_str(), "-H" | "-L" | "-P"))
+                && !matches!(arg.text.as_str(), "(" | "!" | "\\(")
+        };
+        let mut starts: Vec<Arg> =
+            args.iter().take_while(is_start).filter(|arg| !arg.text.starts_with('-')).cloned().collect();
         let tests = args.iter().any(|arg| {
-            ["-name", "-iname", "-path", "-ipath", "-regex", "-type", "-newer", "-mtime", "-mmin", "-size", "-empty", "-wholename"].contains(&arg.text.as_str())
+            [
+                "-name",
+                "-iname",
+                "-path",
+                "-ipath",
+                "-regex",
+                "-type",
+                "-newer",
+                "-mtime",
+                "-mmin",
+                "-size",
+                "-empty",
+                "-wholename",
+            ]
+            .contains(&arg.text.as_str())
         });
         if starts.is_empty() {
             starts.push(Arg::exact("."));
         }
-        let hit = |start: &Arg| if tests { start.with_text(format!("{}/x", start.text.trim_end_matches('/'))) } else { start.clone() };
+        let hit = |start: &Arg| {
+            if tests { start.with_text(format!("{}/x", start.text.trim_end_matches('/'))) } else { start.clone() }
+        };
         let mut at = 0;
         while let Some(arg) = args.get(at) {
             at += 1;
@@ -135,7 +172,10 @@ impl Walker<'_> {
                 }
                 "-exec" | "-execdir" | "-ok" | "-okdir" => {
                     self.part_asks(call, "find.exec", "runs a program for what it finds");
-                    let length = args[at..].iter().position(|arg| matches!(arg.text.as_str(), ";" | "+")).unwrap_or(args.len() - at);
+                    let length = args[at..]
+                        .iter()
+                        .position(|arg| matches!(arg.text.as_str(), ";" | "+"))
+                        .unwrap_or(args.len() - at);
                     let command = &args[at..at + length];
                     at += length;
                     let shell = command.first().map_or("", |arg| arg.text.rsplit('/').next().unwrap_or_default());
@@ -146,7 +186,13 @@ impl Walker<'_> {
                         let start = hit(start);
                         let command: Vec<Arg> = command
                             .iter()
-                            .map(|arg| if arg.text.contains("{}") { arg.with_text(arg.text.replace("{}", &start.text)) } else { arg.clone() })
+                            .map(|arg| {
+                                if arg.text.contains("{}") {
+                                    arg.with_text(arg.text.replace("{}", &start.text))
+                                } else {
+                                    arg.clone()
+                                }
+                            })
                             .collect();
                         self.invoke(&command, call.input);
                     }
@@ -171,8 +217,17 @@ impl Walker<'_> {
 
     pub(super) fn fd(&mut self, call: &Call<'_>) {
         let args = &call.args[1..];
-        let runs = |text: &str| matches!(text, "-x" | "-X") || text.starts_with("--exec") || text.starts_with("--ex") && !text.starts_with("--exc") && !text.starts_with("--ext")
-            || text.starts_with('-') && !text.starts_with("--") && text.len() > 2 && text.contains(['x', 'X']) && !text.starts_with("-e") && !text.starts_with("-E");
+        let runs = |text: &str| {
+            matches!(text, "-x" | "-X")
+                || text.starts_with("--exec")
+                || text.starts_with("--ex") && !text.starts_with("--exc") && !text.starts_with("--ext")
+                || text.starts_with('-')
+                    && !text.starts_with("--")
+                    && text.len() > 2
+                    && text.contains(['x', 'X'])
+                    && !text.starts_with("-e")
+                    && !text.starts_with("-E")
+        };
         if let Some(at) = args.iter().position(|arg| runs(&arg.text)) {
             self.part_asks(call, "find.exec", "runs a program for what it finds");
             let mut command = args[at + 1..].to_vec();
@@ -194,13 +249,17 @@ impl Walker<'_> {
     pub(super) fn source(&mut self, call: &Call<'_>) {
         let Some(file) = call.args.get(1) else { return };
         let path = self.absolute(&file.text);
-        if file.is_output && (self.substituted.network || self.substituted.decodes || self.substituted.any) || self.fetched.contains(&path) {
+        if file.is_output && (self.substituted.network || self.substituted.decodes || self.substituted.any)
+            || self.fetched.contains(&path)
+        {
             self.deny("remote.code", format!("it runs {}, which it has just fetched or made", escaped(&file.text)));
         }
         if matches!(file.text.as_str(), "/dev/stdin" | "/dev/fd/0" | "/proc/self/fd/0") {
             self.code_from_input(call.input, call.part);
         }
-        if file.text != super::super::expand::PROCESS && self.scope.judge(&path, Access::Read, false).verdict > Verdict::Allow {
+        if file.text != super::super::expand::PROCESS
+            && self.scope.judge(&path, Access::Read, false).verdict > Verdict::Allow
+        {
             self.mention(&file.text, file.glob, Access::Read);
         }
     }
@@ -208,5 +267,7 @@ impl Walker<'_> {
 
 /// Whether a wildcard stands for everything in its directory.
 fn is_all(path: &Path) -> bool {
-    path.file_name().is_some_and(|name| name.to_string_lossy().chars().all(|c| matches!(c, '*' | '.' | '?' | '[' | ']' | '!' | '^')))
+    path.file_name().is_some_and(|name| {
+        name.to_string_lossy().chars().all(|c| matches!(c, '*' | '.' | '?' | '[' | ']' | '!' | '^'))
+    })
 }

@@ -61,20 +61,37 @@ impl Walker<'_> {
         let key = setting.split('=').next().unwrap_or_default();
         if self.table.git_setting_runs(key) {
             self.deny("git.setting", format!("the setting {} makes git run or load something", escaped(key)));
-        } else if !["color.", "core.quotepath", "log.", "diff.noprefix", "user.", "advice.", "column.", "core.abbrev", "status."].iter().any(|safe| key.to_lowercase().starts_with(safe)) {
+        } else if ![
+            "color.",
+            "core.quotepath",
+            "log.",
+            "diff.noprefix",
+            "user.",
+            "advice.",
+            "column.",
+            "core.abbrev",
+            "status.",
+        ]
+        .iter()
+        .any(|safe| key.to_lowercase().starts_with(safe))
+        {
             self.ask("git.setting-unknown", format!("it changes the setting {}", escaped(key)));
         }
     }
 
     pub(super) fn git(&mut self, call: &Call<'_>) {
         let sub = call.words.operands.first().map_or("", |arg| arg.text.as_str());
-        let reaches = matches!(sub, "push" | "pull" | "fetch" | "clone" | "ls-remote" | "remote" | "submodule" | "archive");
+        let reaches =
+            matches!(sub, "push" | "pull" | "fetch" | "clone" | "ls-remote" | "remote" | "submodule" | "archive");
         for arg in &call.args[1..] {
             let text = arg.text.trim_start_matches('-');
             if text.starts_with("ext::") || text.starts_with("fd::") || text.contains("=ext::") {
                 self.deny("git.ext-address", "an address of this form runs a program");
             }
-            if sub == "push" && !arg.text.starts_with('-') && (text.contains("://") || text.contains('@') && text.contains(':')) {
+            if sub == "push"
+                && !arg.text.starts_with('-')
+                && (text.contains("://") || text.contains('@') && text.contains(':'))
+            {
                 self.deny("exfil.git-push", "it sends the repository to an address instead of a known remote");
             }
             if reaches && arg.is_output && self.substituted.reads {
@@ -87,7 +104,9 @@ impl Walker<'_> {
                 self.mention(&path, false, baton_core::Access::Read);
             }
         }
-        if sub == "grep" && call.words.options.iter().any(|option| option.starts_with("-O") || option.starts_with("--open")) {
+        if sub == "grep"
+            && call.words.options.iter().any(|option| option.starts_with("-O") || option.starts_with("--open"))
+        {
             self.deny("git.grep-pager", "it opens files in a program");
         }
         if sub == "bisect" && call.texts().any(|text| text == "run") {
@@ -103,8 +122,30 @@ impl Walker<'_> {
 
     pub(super) fn git_list(&mut self, call: &Call<'_>) {
         const LISTING: [&str; 24] = [
-            "-a", "-r", "-v", "-vv", "-l", "-i", "--list", "--all", "--remotes", "--show-current", "--contains", "--no-contains", "--merged",
-            "--no-merged", "--sort", "--format", "--column", "--no-column", "--color", "--no-color", "--points-at", "--verbose", "--abbrev", "-n",
+            "-a",
+            "-r",
+            "-v",
+            "-vv",
+            "-l",
+            "-i",
+            "--list",
+            "--all",
+            "--remotes",
+            "--show-current",
+            "--contains",
+            "--no-contains",
+            "--merged",
+            "--no-merged",
+            "--sort",
+            "--format",
+            "--column",
+            "--no-column",
+            "--color",
+            "--no-color",
+            "--points-at",
+            "--verbose",
+            "--abbrev",
+            "-n",
         ];
         let sub = call.words.operands.first().map_or("", |arg| arg.text.as_str());
         let options = &call.words.options;
@@ -113,7 +154,10 @@ impl Walker<'_> {
             LISTING.contains(&name) || name.starts_with("-n") || matches!(name, "-av" | "-ra" | "-avv" | "-rv")
         });
         let lists = options.iter().any(|option| {
-            matches!(option.split('=').next().unwrap_or_default(), "-l" | "--list" | "--contains" | "--no-contains" | "--merged" | "--no-merged" | "--points-at")
+            matches!(
+                option.split('=').next().unwrap_or_default(),
+                "-l" | "--list" | "--contains" | "--no-contains" | "--merged" | "--no-merged" | "--points-at"
+            )
         });
         let operands = call.words.operands.len() - 1;
         if !known || operands > 0 && !(lists && sub != "remote") {

@@ -7,7 +7,8 @@ use crate::path::escaped;
 impl Walker<'_> {
     /// What every program that reaches the network is checked for.
     pub(super) fn network(&mut self, call: &Call<'_>) {
-        let from_commands = call.args.iter().any(|arg| arg.is_output) && (self.substituted.reads || self.substituted.secret);
+        let from_commands =
+            call.args.iter().any(|arg| arg.is_output) && (self.substituted.reads || self.substituted.secret);
         if from_commands {
             self.deny("exfil.output", "it sends the output of a command to another machine");
         }
@@ -26,7 +27,15 @@ impl Walker<'_> {
         let curl_to_file = call.has(&["-O", "--remote-name", "-J"]) || call.name == "wget" || call.name == "aria2c";
         if curl_to_file {
             for arg in call.words.operands.iter().filter(|arg| arg.text.contains('/')) {
-                let name = arg.text.rsplit('/').next().unwrap_or_default().split(['?', '#']).next().unwrap_or_default().to_owned();
+                let name = arg
+                    .text
+                    .rsplit('/')
+                    .next()
+                    .unwrap_or_default()
+                    .split(['?', '#'])
+                    .next()
+                    .unwrap_or_default()
+                    .to_owned();
                 let path = self.absolute(&name);
                 self.fetched.push(path);
             }
@@ -51,12 +60,30 @@ impl Walker<'_> {
 
     pub(super) fn netpipe(&mut self, call: &Call<'_>) {
         self.network(call);
-        let sends = matches!(call.name, "nc" | "ncat" | "netcat" | "socat" | "telnet" | "nc.traditional" | "nc.openbsd" | "cryptcat" | "mail" | "mailx" | "sendmail" | "mutt" | "msmtp")
-            || call.name == "openssl" && call.texts().any(|text| text == "s_client");
+        let sends = matches!(
+            call.name,
+            "nc" | "ncat"
+                | "netcat"
+                | "socat"
+                | "telnet"
+                | "nc.traditional"
+                | "nc.openbsd"
+                | "cryptcat"
+                | "mail"
+                | "mailx"
+                | "sendmail"
+                | "mutt"
+                | "msmtp"
+        ) || call.name == "openssl" && call.texts().any(|text| text == "s_client");
         if sends && call.input.any {
             self.deny("exfil.input", "it sends what another command prints or a file holds to another machine");
         }
-        if call.name == "socat" && call.texts().any(|text| { let text = text.to_lowercase(); ["exec:", "system:", "unix", "abstract", "shell:"].iter().any(|kind| text.contains(kind)) }) {
+        if call.name == "socat"
+            && call.texts().any(|text| {
+                let text = text.to_lowercase();
+                ["exec:", "system:", "unix", "abstract", "shell:"].iter().any(|kind| text.contains(kind))
+            })
+        {
             self.deny("control.socat", "it connects a program or a socket of this machine");
         }
         if call.texts().any(|text| text.starts_with("!") || text.contains("; !")) {
@@ -68,9 +95,24 @@ impl Walker<'_> {
         self.network(call);
         let runs = |text: &str| {
             let text = text.to_lowercase();
-            ["proxycommand", "localcommand", "knownhostscommand", "proxyusefdpass", "pkcs11provider", "securitykeyprovider", "include", "identityagent", "controlpath", "matchexec"].iter().any(|name| text.contains(name))
+            [
+                "proxycommand",
+                "localcommand",
+                "knownhostscommand",
+                "proxyusefdpass",
+                "pkcs11provider",
+                "securitykeyprovider",
+                "include",
+                "identityagent",
+                "controlpath",
+                "matchexec",
+            ]
+            .iter()
+            .any(|name| text.contains(name))
         };
-        if call.args.iter().any(|arg| arg.text.starts_with("-o") && runs(&arg.text)) || call.words.values.iter().any(|value| runs(&value.text)) {
+        if call.args.iter().any(|arg| arg.text.starts_with("-o") && runs(&arg.text))
+            || call.words.values.iter().any(|value| runs(&value.text))
+        {
             self.deny("net.ssh-command", "the option makes ssh run a program");
         }
         if call.name == "rsync" {
@@ -94,7 +136,19 @@ impl Walker<'_> {
         self.network(call);
         let holds = |needles: &[&str]| call.texts().any(|text| needles.iter().any(|needle| text.starts_with(needle)));
         if matches!(call.name, "docker" | "podman" | "nerdctl" | "docker-compose") {
-            if holds(&["--privileged", "--pid=host", "--net=host", "--network=host", "--ipc=host", "--uts=host", "--userns=host", "--cap-add", "--device", "--security-opt", "--volumes-from"]) {
+            if holds(&[
+                "--privileged",
+                "--pid=host",
+                "--net=host",
+                "--network=host",
+                "--ipc=host",
+                "--uts=host",
+                "--userns=host",
+                "--cap-add",
+                "--device",
+                "--security-opt",
+                "--volumes-from",
+            ]) {
                 self.deny("control.container", "the container would have rights of the machine");
             }
             let mounts: Vec<String> = call.texts().map(str::to_owned).collect();
@@ -102,11 +156,19 @@ impl Walker<'_> {
                 let behind = mounts.get(n + 1).map_or("", String::as_str);
                 let value = match text.as_str() {
                     "-v" | "--volume" | "--mount" => behind,
-                    other => other.strip_prefix("-v").or_else(|| other.strip_prefix("--volume=")).or_else(|| other.strip_prefix("--mount=")).unwrap_or_default(),
+                    other => other
+                        .strip_prefix("-v")
+                        .or_else(|| other.strip_prefix("--volume="))
+                        .or_else(|| other.strip_prefix("--mount="))
+                        .unwrap_or_default(),
                 };
-                let source = value.split(',').find_map(|item| item.strip_prefix("source=").or_else(|| item.strip_prefix("src=")));
+                let source = value
+                    .split(',')
+                    .find_map(|item| item.strip_prefix("source=").or_else(|| item.strip_prefix("src=")));
                 let source = source.unwrap_or_else(|| value.split(':').next().unwrap_or_default());
-                if source.starts_with(['/', '~']) && self.scope.place(&self.absolute(source)) != crate::path::Place::Inside {
+                if source.starts_with(['/', '~'])
+                    && self.scope.place(&self.absolute(source)) != crate::path::Place::Inside
+                {
                     self.deny("control.container", "the container would see files of the machine");
                 }
             }
