@@ -1,6 +1,6 @@
 //! What a decision of the guard costs: per command of the corpus, for 200 in a chain, and for the largest command.
 //!
-//! Run with `cargo bench --bench guard`.
+//! Run with `cargo bench -p baton-guard --bench guard`.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};

@@ -60,15 +60,15 @@ pub fn evaluate(call: &Call, mode: PermissionMode, rules: &Rules, context: &Cont
     match call {
         Call::Command(command) => evaluate_command(&analyse(command, scope), mode, rules, context),
         Call::Read(path) => {
-            let ruled = rules.decide(|rule| rule.matches_path(path, Access::Read, false, scope));
-            by_mode(settle(scope.judge(path, Access::Read, false), ruled), Access::Read, true, mode, context)
+            let by_rule = rules.decide(|rule| rule.matches_path(path, Access::Read, false, scope));
+            by_mode(settle(scope.judge(path, Access::Read, false), by_rule), Access::Read, true, mode, context)
         }
         Call::Write(path) => {
-            let ruled = rules.decide(|rule| rule.matches_path(path, Access::Write, false, scope));
+            let by_rule = rules.decide(|rule| rule.matches_path(path, Access::Write, false, scope));
             let judged = scope.judge(path, Access::Write, false);
             let leaves = judged.rule == "path.write-outside";
-            let is_allowed = ruled.as_ref().is_some_and(|ruled| ruled.verdict == Verdict::Allow);
-            let decision = settle(judged, ruled);
+            let is_allowed = by_rule.as_ref().is_some_and(|by_rule| by_rule.verdict == Verdict::Allow);
+            let decision = settle(judged, by_rule);
             // What a rule allows needs no question in any mode that writes at all.
             if is_allowed
                 && decision.verdict == Verdict::Allow
@@ -79,22 +79,23 @@ pub fn evaluate(call: &Call, mode: PermissionMode, rules: &Rules, context: &Cont
             by_mode(decision, Access::Write, !leaves, mode, context)
         }
         Call::Fetch(url) => {
-            let ruled = rules.decide(|rule| rule.matches_url(url));
+            let by_rule = rules.decide(|rule| rule.matches_url(url));
             let judged = Decision::ask("net.fetch-tool", "it reaches the network");
             let judged = if crate::rule::host(url).is_none() {
                 Decision::deny("net.address", "the address has no plain http(s) host")
             } else {
                 judged
             };
-            by_mode(settle(judged, ruled), Access::Read, false, mode, context)
+            by_mode(settle(judged, by_rule), Access::Read, false, mode, context)
         }
         Call::Tool { name, access } => {
-            let ruled = rules.decide(|rule| rule.matches_tool(name));
+            let by_rule = rules.decide(|rule| rule.matches_tool(name));
             let judged = match access {
                 Access::Read => Decision::allow("tool.reads", "the tool only reads"),
+                Access::Network => Decision::ask("tool.network", "the tool reaches the network"),
                 Access::Write | Access::Execute => Decision::ask("tool.acts", "the tool changes things"),
             };
-            by_mode(settle(judged, ruled), *access, false, mode, context)
+            by_mode(settle(judged, by_rule), *access, false, mode, context)
         }
     }
 }
@@ -110,8 +111,8 @@ pub fn evaluate_command(analysis: &Analysis, mode: PermissionMode, rules: &Rules
         .paths
         .iter()
         .map(|used| rules.decide(|rule| rule.matches_path(&used.path, used.access, used.glob, scope)));
-    for ruled in of_parts.chain(of_paths).flatten().filter(|ruled| ruled.verdict > Verdict::Allow) {
-        decision = decision.join(ruled);
+    for by_rule in of_parts.chain(of_paths).flatten().filter(|by_rule| by_rule.verdict > Verdict::Allow) {
+        decision = decision.join(by_rule);
     }
     if mode == PermissionMode::Yolo {
         return if decision.verdict == Verdict::Deny {
@@ -120,7 +121,7 @@ pub fn evaluate_command(analysis: &Analysis, mode: PermissionMode, rules: &Rules
             Decision::allow("mode.yolo", "the mode allows everything")
         };
     }
-    let ruled = decision.clone();
+    let by_rule = decision.clone();
     for finding in &analysis.findings {
         decision = decision.join(settle_finding(finding, analysis, rules, scope, mode, context));
     }
@@ -131,7 +132,7 @@ pub fn evaluate_command(analysis: &Analysis, mode: PermissionMode, rules: &Rules
         }
         _ => {
             // Of a rule and a finding that are equally strict, the person's own rule is named.
-            if ruled.verdict == decision.verdict && ruled.verdict > Verdict::Allow { ruled } else { decision }
+            if by_rule.verdict == decision.verdict && by_rule.verdict > Verdict::Allow { by_rule } else { decision }
         }
     }
 }
@@ -149,7 +150,7 @@ fn settle_finding(
     if decision.verdict != Verdict::Ask {
         return decision;
     }
-    let ruled = match finding.about {
+    let by_rule = match finding.about {
         About::Whole => None,
         About::Part(number) => analysis
             .parts
@@ -162,8 +163,8 @@ fn settle_finding(
             .filter(|used| !used.glob)
             .and_then(|used| rules.decide(|rule| rule.matches_path(&used.path, used.access, false, scope))),
     };
-    match ruled {
-        Some(ruled) if ruled.verdict == Verdict::Allow => ruled,
+    match by_rule {
+        Some(by_rule) if by_rule.verdict == Verdict::Allow => by_rule,
         _ if mode == PermissionMode::Auto && context.sandboxed && !finding.leaves => {
             Decision::allow("mode.auto", "the sandbox holds what it does")
         }
@@ -172,10 +173,10 @@ fn settle_finding(
 }
 
 /// A judgement and what the rules say: nothing loosens a denial, and an allowing rule settles a question.
-fn settle(judged: Decision, ruled: Option<Decision>) -> Decision {
-    match ruled {
-        Some(ruled) if ruled.verdict == Verdict::Allow && judged.verdict == Verdict::Ask => ruled,
-        Some(ruled) => judged.join(ruled),
+fn settle(judged: Decision, by_rule: Option<Decision>) -> Decision {
+    match by_rule {
+        Some(by_rule) if by_rule.verdict == Verdict::Allow && judged.verdict == Verdict::Ask => by_rule,
+        Some(by_rule) => judged.join(by_rule),
         None => judged,
     }
 }

@@ -108,7 +108,7 @@ impl Rule {
     /// Whether it speaks of a path that is read or written.
     pub fn matches_path(&self, path: &Path, access: Access, glob: bool, scope: &Scope) -> bool {
         let fits = match access {
-            Access::Read => self.tool == Tool::Read,
+            Access::Read | Access::Network => self.tool == Tool::Read,
             Access::Write | Access::Execute => self.tool == Tool::Edit,
         };
         fits && self.spec.matches_path(path, glob, scope)

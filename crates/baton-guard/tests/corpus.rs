@@ -47,7 +47,7 @@ fn unmark(text: &str) -> String {
             "BEL" => out.push('\u{7}'),
             "NUL" => out.push('\0'),
             mark if mark.starts_with("U+") => {
-                out.push(char::from_u32(u32::from_str_radix(&mark[2..], 16).unwrap()).unwrap())
+                out.push(char::from_u32(u32::from_str_radix(&mark[2..], 16).unwrap()).unwrap());
             }
             mark if mark.starts_with("SP*") => out.push_str(&" ".repeat(mark[3..].parse().unwrap())),
             mark => {
@@ -154,7 +154,7 @@ fn mutations(command: &str, seed: usize) -> Vec<String> {
     }
     let mut round = 0;
     while forms.len() < 100 {
-        let length = [1, 2, 3, 5, 8, 13, 200][(seed + round) % 7];
+        let length = if round < 2 { 200 } else { [1, 2, 3, 5, 8, 13, 21][(seed + round) % 7] };
         let at = (seed * 31 + round * 17) % (length + 1);
         let joint = ["; ", " && ", " || ", "\n"][round % 4];
         let filler = ["true", "ls", "echo a", "git status"][(seed + round) % 4];

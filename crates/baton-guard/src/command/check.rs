@@ -65,22 +65,19 @@ impl Walker<'_> {
             Some("dd") => self.dd(&call),
             Some("link") => self.link(&call),
             Some("tar") => self.tar(&call),
-            Some("unzip") => {
-                if !call.has(&["-l", "-t", "-v", "-Z"]) {
-                    self.part_asks(&call, "write.unzip", "unpacks files");
-                }
+            Some("unzip") if !call.has(&["-l", "-t", "-v", "-Z"]) => {
+                self.part_asks(&call, "write.unzip", "unpacks files");
             }
             Some("sed") => {
                 flow.secret |= self.sed(&call);
                 flow.reads = true;
             }
-            Some("jq") => {
+            Some("jq")
                 if call
                     .texts()
-                    .any(|text| text.contains("env") || text.contains("ENV") || text.contains("input_filename"))
-                {
-                    self.part_asks(&call, "read.jq-env", "shows variables, which may be secrets");
-                }
+                    .any(|text| text.contains("env") || text.contains("ENV") || text.contains("input_filename")) =>
+            {
+                self.part_asks(&call, "read.jq-env", "shows variables, which may be secrets");
             }
             Some("awk") => self.awk(&call),
             Some("interpreter") => self.interpreter(&call),

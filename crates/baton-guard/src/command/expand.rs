@@ -116,11 +116,11 @@ impl Walker<'_> {
                 Part::Quoted(text) => open.get_or_insert_with(Arg::empty).text.push_str(text),
                 Part::Variable(variable) => {
                     let value = self.variable(variable);
-                    add(value, variable.quoted || !splits, &mut open, &mut done);
+                    add(&value, variable.quoted || !splits, &mut open, &mut done);
                 }
                 Part::Substitution { script, quoted } => {
                     let value = self.substitution(script);
-                    add(value, *quoted || !splits, &mut open, &mut done);
+                    add(&value, *quoted || !splits, &mut open, &mut done);
                 }
                 Part::Process(script) => {
                     self.process_substitution(script);
@@ -190,7 +190,7 @@ impl Walker<'_> {
             // It fails rather than being empty.
             ":?" | "?" => {
                 if value.text.is_empty() {
-                    value.text = "\u{fffd}".to_owned();
+                    value.text.push('\u{fffd}');
                 }
             }
             "#" if argument.text.is_empty() => value = Arg { known: Known::Harmless, ..Arg::exact("0") },
@@ -224,7 +224,7 @@ fn is_wild(text: &str) -> bool {
 }
 
 /// Adds a value to the word that is being made; one that is not quoted falls apart at blanks.
-fn add(value: Arg, whole: bool, open: &mut Option<Arg>, done: &mut Vec<Arg>) {
+fn add(value: &Arg, whole: bool, open: &mut Option<Arg>, done: &mut Vec<Arg>) {
     let blank = |c: char| matches!(c, ' ' | '\t' | '\n');
     let mut first = true;
     let pieces: Vec<&str> = if whole { vec![&value.text] } else { value.text.split(blank).collect() };

@@ -299,7 +299,7 @@ impl Walker<'_> {
                 "--" => {
                     at += 1;
                     while let Some((name, _)) = args.get(at).and_then(|arg| arg.text.split_once('=')) {
-                        self.judge_variable(&name.to_owned());
+                        self.judge_variable(name);
                         at += 1;
                     }
                     break;

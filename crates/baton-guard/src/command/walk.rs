@@ -181,17 +181,16 @@ impl<'a> Walker<'a> {
             {
                 piece = rest.trim_start();
             }
-            match parse(piece) {
-                Ok(node @ Node::Simple(_)) => drop(self.node(&node, &Flow::default())),
-                _ => {
-                    let bare: String = piece.chars().filter(|c| !matches!(c, '"' | '\'' | '\\' | '<' | '>')).collect();
-                    let args: Vec<Arg> = bare
-                        .split_whitespace()
-                        .map(|word| Arg { known: Known::Guess, ..Arg::exact(self.guess_home(word)) })
-                        .collect();
-                    if !args.is_empty() {
-                        self.invoke(&args, &Flow::default());
-                    }
+            if let Ok(node @ Node::Simple(_)) = parse(piece) {
+                drop(self.node(&node, &Flow::default()));
+            } else {
+                let bare: String = piece.chars().filter(|c| !matches!(c, '"' | '\'' | '\\' | '<' | '>')).collect();
+                let args: Vec<Arg> = bare
+                    .split_whitespace()
+                    .map(|word| Arg { known: Known::Guess, ..Arg::exact(self.guess_home(word)) })
+                    .collect();
+                if !args.is_empty() {
+                    self.invoke(&args, &Flow::default());
                 }
             }
         }

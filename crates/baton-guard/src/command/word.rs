@@ -118,7 +118,7 @@ impl Parser<'_> {
                     self.at += 1;
                     return Ok(());
                 }
-                Some(b'\\') => self.escape(parts, "\"")?,
+                Some(b'\\') => self.escape(parts, "\""),
                 Some(b'$') => self.dollar(parts, true)?,
                 _ => self.backquoted(parts, true)?,
             }
@@ -126,11 +126,11 @@ impl Parser<'_> {
     }
 
     /// A backslash in double quotes or a here-document: it only quotes what would mean something.
-    fn escape(&mut self, parts: &mut Parts, also: &str) -> Parsed<()> {
+    fn escape(&mut self, parts: &mut Parts, also: &str) {
         self.at += 1;
         let Some(next) = self.rest().chars().next() else {
             parts.quoted("\\");
-            return Ok(());
+            return;
         };
         match next {
             '\n' => self.at += 1,
@@ -144,7 +144,6 @@ impl Parser<'_> {
             }
             _ => parts.quoted("\\"),
         }
-        Ok(())
     }
 
     /// The lines of a here-document that is not quoted.
@@ -157,7 +156,7 @@ impl Parser<'_> {
             self.at += end;
             match self.peek() {
                 None => return Ok(parts.word()),
-                Some(b'\\') => self.escape(&mut parts, "")?,
+                Some(b'\\') => self.escape(&mut parts, ""),
                 Some(b'$') => self.dollar(&mut parts, true)?,
                 _ => self.backquoted(&mut parts, true)?,
             }
@@ -260,7 +259,7 @@ impl Parser<'_> {
                     self.at += 1;
                     self.double_quoted(&mut argument)?;
                 }
-                b'\\' if quoted => self.escape(&mut argument, "\"}")?,
+                b'\\' if quoted => self.escape(&mut argument, "\"}"),
                 b'\\' | b'\'' | b'"' => self.piece(&mut argument, false)?,
                 b'$' => self.dollar(&mut argument, quoted)?,
                 b'`' => self.backquoted(&mut argument, quoted)?,

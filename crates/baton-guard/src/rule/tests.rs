@@ -16,12 +16,12 @@ fn rules(allow: &[&str], ask: &[&str], deny: &[&str]) -> Rules {
     all
 }
 
-fn verdict(call: Call, rules: &Rules) -> Verdict {
-    evaluate(&call, PermissionMode::Ask, rules, &Context { scope: scope(), sandboxed: false }).verdict
+fn verdict(call: &Call, rules: &Rules) -> Verdict {
+    evaluate(call, PermissionMode::Ask, rules, &Context { scope: scope(), sandboxed: false }).verdict
 }
 
 fn command(text: &str, rules: &Rules) -> Verdict {
-    verdict(Call::Command(text.to_owned()), rules)
+    verdict(&Call::Command(text.to_owned()), rules)
 }
 
 #[test]
@@ -41,21 +41,21 @@ fn rules_speak_of_commands_paths_domains_and_tools() {
     assert_eq!(command("cat a.key", &some), Verdict::Deny);
     assert_eq!(command("echo x > docs/a.md", &some), Verdict::Allow);
     assert_eq!(command("echo x > src/a.md", &some), Verdict::Ask);
-    assert_eq!(verdict(Call::Write("/home/dev/proj/docs/a.md".into()), &some), Verdict::Allow);
-    assert_eq!(verdict(Call::Write("/home/dev/proj/src/a.rs".into()), &some), Verdict::Ask);
-    assert_eq!(verdict(Call::Fetch("https://docs.example.com/x".into()), &some), Verdict::Allow);
+    assert_eq!(verdict(&Call::Write("/home/dev/proj/docs/a.md".into()), &some), Verdict::Allow);
+    assert_eq!(verdict(&Call::Write("/home/dev/proj/src/a.rs".into()), &some), Verdict::Ask);
+    assert_eq!(verdict(&Call::Fetch("https://docs.example.com/x".into()), &some), Verdict::Allow);
     for url in [
         "https://example.com.evil.test/",
         "https://evil.test/?example.com",
         "https://example.com@evil.test/",
         "https://notexample.com/",
     ] {
-        assert_ne!(verdict(Call::Fetch(url.into()), &some), Verdict::Allow, "{url}");
+        assert_ne!(verdict(&Call::Fetch(url.into()), &some), Verdict::Allow, "{url}");
     }
     let tool = |name: &str| Call::Tool { name: name.to_owned(), access: Access::Execute };
     assert!(some.decide(|rule| rule.matches_tool("mcp__files__read")).is_some());
     assert!(some.decide(|rule| rule.matches_tool("mcp__files2__read")).is_none());
-    assert_eq!(verdict(tool("mcp__other__x"), &some), Verdict::Ask);
+    assert_eq!(verdict(&tool("mcp__other__x"), &some), Verdict::Ask);
 }
 
 #[test]

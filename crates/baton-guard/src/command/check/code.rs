@@ -83,7 +83,7 @@ impl Walker<'_> {
                 self.mention(&file.text, file.glob, Access::Write);
             }
         }
-        files.iter().fold(false, |secret, file| self.mentions_in(file, false) || secret)
+        files.iter().filter(|file| self.mentions_in(file, false)).count() > 0
     }
 
     fn sed_script(&mut self, call: &Call<'_>, script: &Arg) {
@@ -216,7 +216,7 @@ impl Walker<'_> {
             "atob",
             "buffer.from",
         ]);
-        if fetches && runs || decodes && runs || has(&["socket"]) && runs || has(&["/dev/tcp/"]) {
+        if runs && (fetches || decodes || has(&["socket"])) || has(&["/dev/tcp/"]) {
             self.deny("remote.code", "the program text runs what it fetches or decodes");
         }
         let is_break = |c: char| {
@@ -422,7 +422,7 @@ fn sed_effects(script: &str) -> Option<Vec<SedEffect>> {
                 }
             }
             'd' | 'D' | 'g' | 'G' | 'h' | 'H' | 'n' | 'N' | 'p' | 'P' | 'q' | 'Q' | 'x' | '=' | 'l' | 'z' | 'F' => {
-                at += 1
+                at += 1;
             }
             _ => return None,
         }

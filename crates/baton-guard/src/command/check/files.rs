@@ -132,7 +132,7 @@ impl Walker<'_> {
     pub(super) fn find_files(&mut self, call: &Call<'_>) {
         let args = &call.args[1..];
         let is_start = |arg: &&Arg| {
-            !(arg.text.starts_with('-') && !matches!(arg.text.as_str(), "-H" | "-L" | "-P"))
+            (!arg.text.starts_with('-') || matches!(arg.text.as_str(), "-H" | "-L" | "-P"))
                 && !matches!(arg.text.as_str(), "(" | "!" | "\\(")
         };
         let mut starts: Vec<Arg> =

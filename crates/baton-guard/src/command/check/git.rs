@@ -46,7 +46,7 @@ impl Walker<'_> {
                     at += 1;
                 }
                 text if text.starts_with("-c") && text.len() > 2 => {
-                    self.git_setting(&text[2..].to_owned());
+                    self.git_setting(&text[2..]);
                     at += 1;
                 }
                 "--version" => break,
@@ -169,7 +169,7 @@ impl Walker<'_> {
         let mut operands = call.words.operands.iter().skip(1).map(|arg| arg.text.as_str());
         let mut key = operands.next().unwrap_or_default().to_owned();
         if matches!(key.as_str(), "set" | "unset" | "rename-section" | "remove-section" | "edit") {
-            key = operands.next().unwrap_or_default().to_owned();
+            operands.next().unwrap_or_default().clone_into(&mut key);
         }
         // With a value, or an option that changes it, the setting is written.
         if self.table.git_setting_runs(&key) || key.starts_with('-') {

@@ -86,7 +86,7 @@ impl Walker<'_> {
         {
             self.deny("control.socat", "it connects a program or a socket of this machine");
         }
-        if call.texts().any(|text| text.starts_with("!") || text.contains("; !")) {
+        if call.texts().any(|text| text.starts_with('!') || text.contains("; !")) {
             self.deny("code.net-shell", format!("`{}` is told to run a program", escaped(call.name)));
         }
     }
