@@ -15,6 +15,7 @@ mod interrupt;
 mod limits;
 mod network;
 mod output_formats;
+mod sandbox;
 mod tidy;
 mod web;
 mod wire_formats;

@@ -1,13 +1,15 @@
-//! The guard: everything that can refuse. Permission rules, shell command analysis, paths.
+//! The guard: everything that can refuse. Permission rules, shell command analysis, paths, the OS sandbox.
 //!
 //! May use `baton-core` and `baton-config`. Decisions are pure functions: [`evaluate`] is the one question, [`analyse`] reads a
-//! command, [`Scope`] judges a path. Only `path::resolve` touches the disk.
+//! command, [`Scope`] judges a path. Only `path::resolve`
+//! and [`sandbox`] touch the system.
 
 mod command;
 mod decision;
 mod evaluate;
 pub mod path;
 mod rule;
+pub mod sandbox;
 mod shipped;
 
 pub use command::{About, Analysis, Finding, Part, PathUse, SyntaxError, analyse};

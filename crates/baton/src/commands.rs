@@ -7,3 +7,4 @@ pub mod doctor;
 pub mod exec;
 pub mod guard;
 pub mod models;
+pub mod sandbox;

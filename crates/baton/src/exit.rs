@@ -20,8 +20,12 @@ pub enum Exit {
     Cap,
     /// Provider, key or quota.
     Provider,
+    /// There is no sandbox.
+    Sandbox,
     /// The workspace cannot be used as asked.
     Workspace,
+    /// As the command ended that was run.
+    Command(i32),
     /// Ended by a signal.
     Signal(Signal),
 }
@@ -37,7 +41,9 @@ impl Exit {
             Self::NeedsPerson => 4,
             Self::Cap => 5,
             Self::Provider => 6,
+            Self::Sandbox => 7,
             Self::Workspace => 8,
+            Self::Command(code) => code,
             Self::Signal(Signal::Interrupt) => 130,
             Self::Signal(Signal::Terminate) => 143,
         }

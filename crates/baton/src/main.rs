@@ -50,12 +50,17 @@ enum Command {
     Demo(commands::demo::Args),
     Models(commands::models::Args),
     Guard(commands::guard::Args),
+    Sandbox(commands::sandbox::Args),
     Doctor(commands::doctor::Args),
     Completions(commands::completions::Args),
     Dev(commands::dev::Args),
 }
 
 fn main() {
+    // Started anew by itself to put a command into a sandbox: before there is a second thread.
+    if let Some(code) = baton_guard::sandbox::helper_mode() {
+        std::process::exit(code);
+    }
     let cli = Cli::parse();
     // Commands of the agent could read our keys out of /proc otherwise; where it fails they still cannot inherit them.
     drop(baton_tools::protect_memory());
@@ -67,6 +72,7 @@ fn main() {
         Command::Demo(args) => commands::demo::run(&cli.global, &args),
         Command::Models(args) => commands::models::run(&cli.global, &args),
         Command::Guard(args) => commands::guard::run(&cli.global, &args),
+        Command::Sandbox(args) => commands::sandbox::run(&cli.global, &args),
         Command::Doctor(args) => commands::doctor::run(&cli.global, &args),
         Command::Completions(args) => commands::completions::run(&args, &mut Cli::command()),
         Command::Dev(args) => commands::dev::run(&cli.global, args),

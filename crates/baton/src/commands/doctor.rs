@@ -6,6 +6,7 @@ use std::process::{Command, Stdio};
 
 use anstyle::{AnsiColor, Style};
 use baton_core::Fault;
+use baton_guard::sandbox::{Level, Sandbox};
 use baton_llm::{Auth, Endpoint, PRESETS};
 use serde::Serialize;
 
@@ -63,6 +64,7 @@ pub fn run(global: &Global, args: &Args) -> Result<Exit, Fault> {
     checks.push(program("git", State::Failed, "the agent and `baton demo` use it"));
     checks.push(program("bash", State::Absent, "sh is used instead"));
     checks.push(program("sh", State::Failed, "the bash tool needs a shell"));
+    checks.push(sandbox());
     checks.extend(providers(&setup));
     checks.extend(network());
     let written = if args.json { print_json(&checks) } else { print_text(&checks) };
@@ -101,6 +103,18 @@ fn program(name: &str, if_missing: State, why: &str) -> Check {
             Check::new(name, State::Ok, version)
         }
         Err(_) => Check::new(name, if_missing, format!("not found: {why}")),
+    }
+}
+
+fn sandbox() -> Check {
+    let sandbox = Sandbox::new();
+    let found = sandbox.found();
+    let missing: Vec<_> = found.missing.iter().map(|(level, why)| format!("; no {level}: {why}")).collect();
+    match found.level {
+        Level::None => {
+            Check::new("sandbox", State::Absent, super::sandbox::unavailable(found)).hint(super::sandbox::HINT)
+        }
+        level => Check::new("sandbox", State::Ok, format!("{level}{}", missing.concat())),
     }
 }
 

@@ -1,0 +1,260 @@
+//! The OS sandbox: runs commands so that the kernel refuses what the policy does not allow.
+//!
+//! ```no_run
+//! # fn main() -> std::io::Result<()> {
+//! # let policy: baton_guard::sandbox::Policy = todo!();
+//! let sandbox = baton_guard::sandbox::Sandbox::new();
+//! let prepared = sandbox.prepare(&policy)?;
+//! let status = prepared.command("bash", ["-c", "make"])?.current_dir("/project").status()?;
+//! let aftermath = prepared.finish()?;
+//! # Ok(()) }
+//! ```
+//!
+//! The binary has to call [`helper_mode`] first thing in `main`.
+
+mod environment;
+mod git;
+mod helper;
+mod init;
+mod landlock;
+mod letter;
+mod loopback;
+mod mounts;
+mod namespaces;
+mod plan;
+mod policy;
+mod rights;
+mod seccomp;
+mod stand_in;
+mod watch;
+mod workspace;
+
+use std::ffi::{OsStr, OsString};
+use std::fmt;
+use std::fs;
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitStatus, Stdio};
+use std::sync::OnceLock;
+
+use serde::{Deserialize, Serialize};
+
+pub use environment::may_have;
+pub use helper::helper_mode;
+pub use policy::{Network, Policy, Protected, StandIn};
+pub use workspace::Workspace;
+
+use letter::{Letter, Report, Request};
+use stand_in::Held;
+use watch::Watched;
+
+/// How well commands are kept in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Level {
+    /// Not at all.
+    None,
+    /// By Landlock and a filter of system calls. What is protected in a writable directory can be changed, and is put
+    /// back when the command has ended. No network and no Unix sockets at all. Not kept from changing are modes and times
+    /// of files outside that belong to the person, and on which processors their programs run.
+    Landlock,
+    /// By namespaces of every kind, a filter, and Landlock where the kernel has it.
+    Namespaces,
+}
+
+impl fmt::Display for Level {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::None => "none",
+            Self::Landlock => "landlock",
+            Self::Namespaces => "namespaces",
+        })
+    }
+}
+
+/// What a kernel can do, and why not more.
+#[derive(Debug, Clone)]
+pub struct Found {
+    /// The best level there is.
+    pub level: Level,
+    /// Why better ones are not available.
+    pub missing: Vec<(Level, String)>,
+}
+
+/// Makes sandboxes. Finds out at the first use what the kernel can do.
+#[derive(Debug)]
+pub struct Sandbox {
+    helper: PathBuf,
+    levels: Vec<Level>,
+    found: OnceLock<Found>,
+}
+
+impl Default for Sandbox {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Sandbox {
+    /// The best level there is.
+    pub fn new() -> Self {
+        Self::of(vec![Level::Namespaces, Level::Landlock])
+    }
+
+    /// This level or none.
+    pub fn only(level: Level) -> Self {
+        Self::of(vec![level])
+    }
+
+    fn of(levels: Vec<Level>) -> Self {
+        // Not by its name: that may lead to another version by now.
+        Self { helper: PathBuf::from("/proc/self/exe"), levels, found: OnceLock::new() }
+    }
+
+    /// What the kernel can do. A few milliseconds at the first call, during which it blocks.
+    pub fn found(&self) -> &Found {
+        self.found.get_or_init(|| {
+            let mut missing = Vec::new();
+            for level in &self.levels {
+                match self.probe(*level) {
+                    Ok(()) => return Found { level: *level, missing },
+                    Err(why) => missing.push((*level, why.to_string())),
+                }
+            }
+            Found { level: Level::None, missing }
+        })
+    }
+
+    /// Makes a sandbox and runs nothing in it.
+    fn probe(&self, level: Level) -> io::Result<()> {
+        let temp = tempfile::tempdir()?;
+        let policy = Policy {
+            writable: Vec::new(),
+            protected: Vec::new(),
+            hidden: Vec::new(),
+            readable: Vec::new(),
+            temp: temp.path().to_owned(),
+            network: Network::Loopback,
+        };
+        let prepared = self.prepare_at(level, &policy)?;
+        let status =
+            prepared.start(std::iter::empty::<&OsStr>())?.stdout(Stdio::null()).stderr(Stdio::null()).status()?;
+        match prepared.finish()?.error {
+            Some(error) => Err(io::Error::other(error)),
+            None if status.success() => Ok(()),
+            None => Err(io::Error::other(format!("the helper ended with {status}"))),
+        }
+    }
+
+    /// Gets everything ready for one command. Blocks for a moment: files are looked at, and places are held. Fails if
+    /// there is no sandbox.
+    pub fn prepare(&self, policy: &Policy) -> io::Result<Prepared> {
+        match self.found().level {
+            Level::None => {
+                let why = self.found().missing.iter().map(|(level, why)| format!("{level}: {why}"));
+                Err(io::Error::new(io::ErrorKind::Unsupported, why.collect::<Vec<_>>().join("; ")))
+            }
+            level => self.prepare_at(level, policy),
+        }
+    }
+
+    fn prepare_at(&self, level: Level, policy: &Policy) -> io::Result<Prepared> {
+        let mut policy = policy.clone();
+        policy.temp = policy.temp.canonicalize()?;
+        for dir in &mut policy.writable {
+            *dir = dir
+                .canonicalize()
+                .map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", dir.display())))?;
+        }
+        let mut held = Vec::new();
+        let mut watched = Vec::new();
+        for protected in &policy.protected {
+            // A link cannot be mounted over, and what is not there cannot be kept read-only.
+            let is_link = fs::symlink_metadata(&protected.path).is_ok_and(|meta| meta.is_symlink());
+            if level == Level::Landlock || is_link || protected.stand_in == StandIn::Nothing {
+                watched.push(&protected.path);
+            } else {
+                held.extend(stand_in::hold(&protected.path, protected.stand_in)?);
+            }
+        }
+        let watched = Watched::begin(watched.into_iter(), &policy.writable)?;
+        let request = Request { level, policy, parent: std::process::id(), forward: false };
+        Ok(Prepared { helper: self.helper.clone(), letter: Letter::new(&request)?, request, held, watched })
+    }
+}
+
+/// A sandbox for one command.
+#[derive(Debug)]
+pub struct Prepared {
+    helper: PathBuf,
+    letter: Letter,
+    request: Request,
+    held: Vec<Held>,
+    watched: Watched,
+}
+
+/// What is to be known about a command that has ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Aftermath {
+    /// Why the command was not run at all.
+    pub error: Option<String>,
+    /// How many processes it left running; they were ended. Known at level [`Level::Namespaces`] only.
+    pub leftovers: usize,
+    /// What it changed although that is protected; it was put back.
+    pub restored: Vec<PathBuf>,
+}
+
+impl Prepared {
+    /// The level it has.
+    pub fn level(&self) -> Level {
+        self.request.level
+    }
+
+    /// The command that starts another in the sandbox. Directory, environment, output and process group are the caller's
+    /// to set and are handed on; its input is taken, and the command inside has none. To be started once, and from a
+    /// thread that outlives it.
+    pub fn command<S: AsRef<OsStr>>(
+        &self,
+        program: impl AsRef<OsStr>,
+        args: impl IntoIterator<Item = S>,
+    ) -> io::Result<Command> {
+        let mut command = self.start([program.as_ref()])?;
+        command.args(args);
+        Ok(command)
+    }
+
+    fn start<S: AsRef<OsStr>>(&self, command: impl IntoIterator<Item = S>) -> io::Result<Command> {
+        let mut helper = Command::new(&self.helper);
+        helper.arg0("baton").arg(helper::OUTER).arg("0").args(command).stdin(self.letter.handle()?);
+        Ok(helper)
+    }
+
+    /// Runs a command with the standard streams of this process, which must have one thread, and hands signals on to it.
+    pub fn run_here(
+        &mut self,
+        program: &OsStr,
+        args: &[OsString],
+        dir: &Path,
+        vars: impl IntoIterator<Item = (OsString, OsString)>,
+    ) -> io::Result<ExitStatus> {
+        self.request.forward = true;
+        self.letter.write(&self.request)?;
+        let letter = self.letter.inheritable()?;
+        let mut helper = Command::new(&self.helper);
+        helper.arg0("baton").arg(helper::OUTER).arg(letter.as_raw_fd().to_string()).arg(program).args(args);
+        // A group of its own: what the terminal sends to all would reach it twice.
+        helper.current_dir(dir).env_clear().envs(vars).process_group(0);
+        namespaces::start_and_follow(helper)
+    }
+
+    /// Clears up. To be called when everything that was started in the sandbox has ended.
+    pub fn finish(self) -> io::Result<Aftermath> {
+        let Self { letter, held, watched, .. } = self;
+        drop(held);
+        let restored = watched.restore()?;
+        let report: Report = letter.read().unwrap_or_default();
+        Ok(Aftermath { error: report.error, leftovers: report.leftovers, restored })
+    }
+}

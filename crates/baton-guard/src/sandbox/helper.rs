@@ -1,0 +1,124 @@
+//! The hidden mode of the binary that puts itself into a sandbox and then becomes, or starts, the command.
+//!
+//! Namespaces, Landlock and filters apply to the process that asks for them, and asking takes a process with one thread.
+//! So Baton starts itself anew: `baton __sandbox LETTER [COMMAND...]`. Whatever fails, the command is not run.
+
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::io;
+use std::os::unix::process::CommandExt;
+use std::process::{Command, Stdio};
+
+use nix::sys::signal::SigSet;
+use rustix::process::{getppid, set_parent_process_death_signal};
+
+use super::letter::{Letter, Report, Request};
+use super::{Level, init, landlock, namespaces, rights, seccomp};
+
+/// The first argument of the outer process.
+pub(super) const OUTER: &str = "__sandbox";
+/// The first argument of the first process inside.
+pub(super) const INIT: &str = "__sandbox-init";
+/// The exit code if the sandbox cannot be made. The command may use it, too: the report tells which it was.
+const UNAVAILABLE: i32 = 7;
+
+/// If this process was started as a helper, does its work and says with which code to exit. To be called first thing in
+/// `main`, while there is one thread.
+pub fn helper_mode() -> Option<i32> {
+    let mut args = std::env::args_os().skip(1);
+    let mode = args.next()?;
+    if mode == OUTER {
+        Some(outer(&args.collect::<Vec<_>>()))
+    } else if mode == INIT {
+        Some(inner(&args.collect::<Vec<_>>()))
+    } else {
+        None
+    }
+}
+
+fn outer(args: &[OsString]) -> i32 {
+    let Some((number, command)) = numbers(args, 1).map(|(numbers, command)| (numbers[0], command)) else {
+        return refuse(None, &io::Error::other("this mode is for Baton itself"));
+    };
+    // Number 0 means that the letter came in place of an input, so the command has none.
+    let letter = if number == 0 { Letter::from_stdin() } else { Letter::from_number(number) };
+    let letter = match letter {
+        Ok(letter) => letter,
+        Err(error) => return refuse(None, &error),
+    };
+    outer_with(&letter, command, number != 0).unwrap_or_else(|error| refuse(Some(&letter), &error))
+}
+
+fn outer_with(letter: &Letter, command: &[OsString], stdin: bool) -> io::Result<i32> {
+    let request: Request = letter.read()?;
+    close_inherited(letter)?;
+    set_parent_process_death_signal(Some(rustix::process::Signal::KILL))?;
+    if getppid().map(|pid| pid.as_raw_nonzero().get().cast_unsigned()) != Some(request.parent) {
+        return Err(io::Error::other("Baton has ended"));
+    }
+    rights::no_core_dumps();
+    match request.level {
+        Level::Namespaces => namespaces::run(letter, &request, command, stdin),
+        Level::Landlock => {
+            rights::drop_all()?;
+            landlock::confine(&request.policy)?;
+            seccomp::apply(Level::Landlock, request.policy.network)?;
+            letter.write(&Report::default())?;
+            let Some((program, args)) = command.split_first() else { return Ok(0) };
+            let mut command = Command::new(program);
+            command.args(args);
+            if !stdin {
+                command.stdin(Stdio::null());
+            }
+            // Baton may have blocked some, which a program that is started inherits.
+            SigSet::empty().thread_set_mask()?;
+            Ok(cannot_run(program, &command.exec()))
+        }
+        Level::None => Err(io::Error::other("there is no sandbox of this kind")),
+    }
+}
+
+fn inner(args: &[OsString]) -> i32 {
+    let Some((numbers, command)) = numbers(args, 2) else {
+        return refuse(None, &io::Error::other("this mode is for Baton itself"));
+    };
+    let letter = match Letter::from_number(numbers[0]) {
+        Ok(letter) => letter,
+        Err(error) => return refuse(None, &error),
+    };
+    let outcome = close_inherited(&letter).and_then(|()| init::run(&letter, numbers[1], command));
+    outcome.unwrap_or_else(|error| refuse(Some(&letter), &error))
+}
+
+fn numbers(args: &[OsString], count: usize) -> Option<(Vec<u32>, &[OsString])> {
+    let (numbers, rest) = args.split_at_checked(count)?;
+    let numbers = numbers.iter().map(|number| number.to_str()?.parse().ok()).collect::<Option<_>>()?;
+    Some((numbers, rest))
+}
+
+fn refuse(letter: Option<&Letter>, error: &io::Error) -> i32 {
+    if let Some(letter) = letter {
+        // Standard error says it as well.
+        let _ = letter.write(&Report { error: Some(error.to_string()), ..Report::default() });
+    }
+    eprintln!("baton: the sandbox cannot be made, so the command was not run: {error}");
+    UNAVAILABLE
+}
+
+/// Says why a program does not run, with the codes that shells use.
+pub(super) fn cannot_run(program: &OsStr, error: &io::Error) -> i32 {
+    eprintln!("baton: cannot run {}: {error}", program.display());
+    if error.kind() == io::ErrorKind::NotFound { 127 } else { 126 }
+}
+
+/// Closes everything but the standard streams and the letter.
+fn close_inherited(letter: &Letter) -> io::Result<()> {
+    let names: Vec<OsString> =
+        fs::read_dir("/proc/self/fd")?.map(|entry| Ok(entry?.file_name())).collect::<io::Result<_>>()?;
+    let numbers = names.iter().filter_map(|name| name.to_str()?.parse::<i32>().ok());
+    for number in numbers.filter(|number| *number > 2 && *number != letter.number()) {
+        // The one by which the directory was read is closed already.
+        let _ = nix::unistd::close(number);
+    }
+    Ok(())
+}

@@ -1,0 +1,143 @@
+//! `baton sandbox`: a command in the sandbox that the agent's commands run in.
+
+use std::ffi::OsString;
+use std::io::Write;
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+
+use baton_core::Fault;
+use baton_guard::sandbox::{Found, Level, Network, Policy, Sandbox, Workspace, may_have};
+
+use crate::Global;
+use crate::exit::Exit;
+use crate::setup::Setup;
+
+/// Run a command in the sandbox that the agent's commands run in
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  baton sandbox -- cargo test                     as the agent would run it
+  baton sandbox --write ~/.cache -- make          one more directory that can be written
+  baton sandbox --show                            what can be written, and what is hidden
+
+The exit code is the command's; 7 if there is no sandbox on this system.
+")]
+pub struct Args {
+    /// Let the command write to this directory, too (repeatable)
+    #[arg(long, value_name = "DIR")]
+    write: Vec<PathBuf>,
+    /// Let the command use the network
+    #[arg(long)]
+    allow_net: bool,
+    /// How to keep the command in
+    #[arg(long, value_enum, default_value = "auto")]
+    level: Wanted,
+    /// Show the level, and what is writable, protected and hidden
+    #[arg(long)]
+    show: bool,
+    /// The command and its arguments
+    #[arg(last = true, required_unless_present = "show", value_name = "COMMAND")]
+    command: Vec<OsString>,
+}
+
+#[derive(Clone, Copy, clap::ValueEnum)]
+enum Wanted {
+    /// The best that this system has
+    Auto,
+    /// User, mount, process and network namespaces
+    Namespaces,
+    /// Landlock and a filter of system calls
+    Landlock,
+}
+
+/// Runs the command.
+pub fn run(global: &Global, args: &Args) -> Result<Exit, Fault> {
+    let setup = Setup::new(global)?;
+    let sandbox = match args.level {
+        Wanted::Auto => Sandbox::new(),
+        Wanted::Namespaces => Sandbox::only(Level::Namespaces),
+        Wanted::Landlock => Sandbox::only(Level::Landlock),
+    };
+    let internal = |error: std::io::Error| Fault::internal(format!("cannot make a sandbox: {error}"));
+    let temp = tempfile::Builder::new().prefix("baton-").tempdir().map_err(internal)?;
+    let policy = policy(&setup, global, args, temp.path())?;
+    if args.show {
+        show(sandbox.found(), &policy).map_err(|error| Fault::internal(format!("cannot write the output: {error}")))?;
+        return Ok(Exit::Done);
+    }
+    if sandbox.found().level == Level::None {
+        baton_headless::show_fault(&Fault::input(unavailable(sandbox.found())).hint(HINT));
+        return Ok(Exit::Sandbox);
+    }
+    let Some((program, arguments)) = args.command.split_first() else {
+        return Err(Fault::input("there is no command to run"));
+    };
+    let mut prepared = sandbox.prepare(&policy).map_err(internal)?;
+    let vars =
+        std::env::vars_os().filter(|(name, _)| name.to_str().is_some_and(|name| may_have(name) && name != "TMPDIR"));
+    let vars = vars.chain([("TMPDIR".into(), temp.path().into())]);
+    let status = prepared.run_here(program, arguments, &setup.cwd, vars).map_err(internal)?;
+    let aftermath = prepared.finish().map_err(internal)?;
+    for path in &aftermath.restored {
+        eprintln!("baton: {} is protected; it was changed and has been put back", path.display());
+    }
+    if aftermath.error.is_some() {
+        return Ok(Exit::Sandbox);
+    }
+    Ok(Exit::Command(status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or_default())))
+}
+
+/// What to do where there is none.
+pub const HINT: &str = "allow unprivileged user namespaces (sysctl kernel.unprivileged_userns_clone=1, or \
+    kernel.apparmor_restrict_unprivileged_userns=0), or use Linux 6.12 or later with Landlock";
+
+/// Why there is none.
+pub fn unavailable(found: &Found) -> String {
+    let why: Vec<_> = found.missing.iter().map(|(level, why)| format!("{level}: {why}")).collect();
+    format!("there is no sandbox on this system ({})", why.join("; "))
+}
+
+fn policy(setup: &Setup, global: &Global, args: &Args, temp: &Path) -> Result<Policy, Fault> {
+    let mut dirs = Vec::new();
+    for dir in [&setup.project.root].into_iter().chain(&global.add_dir).chain(&args.write) {
+        let real = setup.cwd.join(dir).canonicalize();
+        dirs.push(real.map_err(|error| Fault::input(format!("cannot let {} be written: {error}", dir.display())))?);
+    }
+    // A home or a whole system is too wide to be handed over, as elsewhere.
+    dirs.retain(|dir| !setup.places.is_too_wide(dir));
+    let cargo_home = std::env::var_os("CARGO_HOME").map(PathBuf::from);
+    Ok(Policy::of(&Workspace {
+        dirs: &dirs,
+        temp,
+        home: setup.places.home.as_deref(),
+        cargo_home: cargo_home.as_deref(),
+        own: &[setup.places.state_dir.clone(), setup.places.config_dir.clone()],
+        readable: &[],
+        network: if args.allow_net { Network::Host } else { Network::Loopback },
+    }))
+}
+
+fn show(found: &Found, policy: &Policy) -> std::io::Result<()> {
+    let mut out = anstream::stdout().lock();
+    writeln!(out, "level: {}", found.level)?;
+    for (level, why) in &found.missing {
+        writeln!(out, "  not {level}: {why}")?;
+    }
+    let network = match (policy.network, found.level) {
+        (_, Level::None) | (Network::Host, _) => "everything",
+        (Network::Loopback, Level::Landlock) => "nothing",
+        (Network::Loopback, Level::Namespaces) => "a loopback of its own",
+    };
+    writeln!(out, "network: {network}")?;
+    let protected = policy.protected.iter().map(|protected| &protected.path).collect();
+    let hidden = policy.hidden.iter().filter(|path| path.exists()).collect();
+    let lists = [("writable", policy.writable.iter().collect()), ("protected in there", protected), ("hidden", hidden)];
+    for (title, paths) in lists {
+        let paths: Vec<&PathBuf> = paths;
+        writeln!(out, "{title}:")?;
+        for path in paths {
+            writeln!(out, "  {}", path.display())?;
+        }
+    }
+    Ok(())
+}
