@@ -11,6 +11,7 @@ mod cassettes;
 mod command_line;
 mod discipline;
 mod exec;
+mod guard;
 mod interrupt;
 mod limits;
 mod network;

@@ -1,15 +1,18 @@
-//! The guard: everything that can refuse. Permission rules, shell command analysis, paths, the OS sandbox.
+//! The guard: everything that can refuse or hide. Permission rules, shell command analysis, paths, the OS sandbox, secrets,
+//! credentials, the audit chain.
 //!
 //! May use `baton-core` and `baton-config`. Decisions are pure functions: [`evaluate`] is the one question, [`analyse`] reads a
-//! command, [`Scope`] judges a path. Only `path::resolve`
-//! and [`sandbox`] touch the system.
+//! command, [`Scope`] judges a path, [`secrets`] finds what must not be seen.
 
+pub mod audit;
 mod command;
+pub mod credentials;
 mod decision;
 mod evaluate;
 pub mod path;
 mod rule;
 pub mod sandbox;
+pub mod secrets;
 mod shipped;
 
 pub use command::{About, Analysis, Finding, Part, PathUse, SyntaxError, analyse};

@@ -165,6 +165,24 @@ impl ProviderSettings {
     pub fn key_names(&self) -> impl Iterator<Item = String> {
         self.0.values().filter_map(|setting| setting.key_env.clone()).filter(|name| !name.is_empty())
     }
+
+    /// The names of all providers: the presets, then those of the settings.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        let own = self.0.keys().map(String::as_str).filter(|name| !PRESETS.iter().any(|preset| preset.name == *name));
+        PRESETS.iter().map(|preset| preset.name).chain(own)
+    }
+
+    /// The variables that may hold the key of a provider, in the order in which they count.
+    pub fn key_variables(&self, provider: &str) -> Vec<&str> {
+        match self.0.get(provider).and_then(|setting| setting.key_env.as_deref()) {
+            Some("") => Vec::new(),
+            Some(name) => vec![name],
+            None => {
+                let preset = PRESETS.iter().find(|preset| preset.name == provider);
+                preset.map(|preset| preset.key_env.to_vec()).unwrap_or_default()
+            }
+        }
+    }
 }
 
 impl Endpoint {
@@ -195,11 +213,7 @@ impl Endpoint {
             return Err(LlmError::input(format!("the base URL of {provider} is no http or https address"))
                 .hint("write it like https://host/v1"));
         }
-        let names: Vec<&str> = match &setting.key_env {
-            Some(name) if name.is_empty() => Vec::new(),
-            Some(name) => vec![name],
-            None => preset.map(|preset| preset.key_env.to_vec()).unwrap_or_default(),
-        };
+        let names = settings.key_variables(provider);
         let needed = setting.key_env.is_some() || preset.is_some_and(|preset| preset.key_needed);
         let key = names.iter().find_map(|name| env(name).filter(|key| !key.trim().is_empty()).map(|key| (*name, key)));
         let auth = match key {
@@ -238,10 +252,7 @@ fn auth(wire: Wire, variable: &str, key: Secret) -> Auth {
 }
 
 fn unknown(provider: &str, settings: &ProviderSettings) -> LlmError {
-    let mut names: Vec<&str> = PRESETS.iter().map(|preset| preset.name).collect();
-    names.extend(
-        settings.0.keys().map(String::as_str).filter(|name| !PRESETS.iter().any(|preset| preset.name == *name)),
-    );
+    let mut names: Vec<&str> = settings.names().collect();
     names.extend(["script", "cassette"]);
     LlmError::input(format!("there is no provider `{provider}`"))
         .hint(format!("known are {}; add others under `providers` in the settings", names.join(", ")))
@@ -249,7 +260,7 @@ fn unknown(provider: &str, settings: &ProviderSettings) -> LlmError {
 
 fn missing_key(provider: &str, names: &[&str]) -> LlmError {
     LlmError::provider(Tier::UserFixable, format!("no key for {provider}: {} is not set", names.join(" or ")))
-        .hint(format!("export {}=…, or try Baton without a key: `baton demo`", names[0]))
+        .hint(format!("`baton auth login {provider}`, or export {}=…; without a key: `baton demo`", names[0]))
 }
 
 /// The first provider whose key is in the environment.

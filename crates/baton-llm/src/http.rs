@@ -82,7 +82,7 @@ impl HttpProvider {
         let sending = self.transport.send(request);
         match tokio::time::timeout(Duration::from_millis(self.limits.first_byte_timeout_ms), sending).await {
             Err(_) => Err(self.silent("gave no answer", self.limits.first_byte_timeout_ms)),
-            Ok(Err(Unsent::Unreachable(cause))) => Err(self.unreachable(&cause)),
+            Ok(Err(Unsent::Unreachable(cause))) => Err(unreachable(&self.name, &self.host, &cause)),
             Ok(Err(Unsent::Failed(error))) => Err(*error),
             Ok(Ok(reply)) if (200..300).contains(&reply.status) => Ok(reply),
             Ok(Ok(reply)) => Err(self.refused(reply).await),
@@ -127,11 +127,6 @@ impl HttpProvider {
         let limit = Duration::from_millis(limit_ms);
         LlmError::provider(Tier::Transient, format!("{} {what} for {limit:?}", self.name))
             .hint("the limits are the settings network.first_byte_timeout_ms, silence_timeout_ms and answer_timeout_ms")
-    }
-
-    fn unreachable(&self, cause: &str) -> LlmError {
-        LlmError::provider(Tier::Transient, format!("cannot reach {} at {}: {cause}", self.name, self.host))
-            .hint("check the network, the proxy (HTTPS_PROXY) and the base URL; `baton doctor` shows what is in use")
     }
 }
 
@@ -217,4 +212,10 @@ fn retry_after(reply: &Reply, body: &[u8]) -> Option<Duration> {
     let (_, rest) = body.split_once("\"retryDelay\"")?;
     let seconds = rest.trim_start_matches([':', ' ', '"']).split('s').next()?;
     parse_retry_after(seconds, reply.at)
+}
+
+/// The server could not be talked to.
+pub(crate) fn unreachable(provider: &str, host: &str, cause: &str) -> LlmError {
+    LlmError::provider(Tier::Transient, format!("cannot reach {provider} at {host}: {cause}"))
+        .hint("check the network, the proxy (HTTPS_PROXY) and the base URL; `baton doctor` shows what is in use")
 }

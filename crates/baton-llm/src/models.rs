@@ -202,5 +202,5 @@ fn no_key_at_all() -> LlmError {
         Tier::UserFixable,
         format!("no model is set and no key is there: none of {} is set", names.join(", ")),
     )
-    .hint("export a key, name a local model (-m ollama/…), or try Baton without a key: `baton demo`")
+    .hint("export a key or `baton auth login PROVIDER`, name a local model (-m ollama/…), or try Baton without a key: `baton demo`")
 }

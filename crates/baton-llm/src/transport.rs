@@ -128,7 +128,7 @@ impl Body for reqwest::Response {
     }
 }
 
-fn client(endpoint: &Endpoint, limits: &NetworkSettings) -> Result<reqwest::Client, LlmError> {
+pub(crate) fn client(endpoint: &Endpoint, limits: &NetworkSettings) -> Result<reqwest::Client, LlmError> {
     let mut headers = HeaderMap::new();
     headers.insert("content-type", HeaderValue::from_static("application/json"));
     headers.insert("accept", HeaderValue::from_static("text/event-stream"));

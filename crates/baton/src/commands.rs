@@ -1,5 +1,7 @@
 //! One file per command: its arguments, its help, and what it does.
 
+pub mod audit;
+pub mod auth;
 pub mod completions;
 pub mod demo;
 pub mod dev;

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use baton_agent::{Environment, ModelSetting, Options, RandomIds, SystemClock, TurnLimits, find_instructions, opening};
 use baton_config::{Config, Layer, LayerKind, Places, Project, RootKind, Warning};
 use baton_core::{AgentRole, Area, Clock, EventSource, Fault, IdSource, PermissionMode, SessionId, Tier};
+use baton_guard::credentials::{Keyring, SecretTool, Store};
 use baton_guard::{Origin, PermissionSettings, Rules};
 use baton_llm::{Budget, Caps, Gate, LlmError, LlmSettings, Marks, Models, Opened, Recording, Tape};
 use baton_tools::{Executor, Reach, Registry, Typed, WebFetch, WebSettings, Workspace};
@@ -36,6 +37,8 @@ pub struct Setup {
     pub files: Vec<PathBuf>,
     /// Variables that commands must not inherit, besides those that look like secrets.
     pub hidden: Vec<String>,
+    /// The keys that the person gave to Baton.
+    pub keys: Store,
     add_dirs: Vec<PathBuf>,
 }
 
@@ -86,7 +89,24 @@ impl Setup {
         let files = files.into_iter().map(|(_, file)| file).collect();
         let add_dirs = global.add_dir.clone();
         let hidden = Vec::new();
-        Ok(Self { cwd, places, project, llm, model, limits, web, rules, warnings, files, hidden, add_dirs })
+        let keyring = SecretTool::find(|name| std::env::var_os(name)).map(|tool| Box::new(tool) as Box<dyn Keyring>);
+        let keys = Store::new(&places.state_dir, keyring);
+        Ok(Self { cwd, places, project, llm, model, limits, web, rules, warnings, files, hidden, keys, add_dirs })
+    }
+
+    /// A variable of the environment; a key that it lacks comes from the person's keys.
+    pub fn env(&self, name: &str) -> Option<String> {
+        let set = |name: &str| std::env::var(name).ok().filter(|value| !value.trim().is_empty());
+        set(name).or_else(|| {
+            let providers = &self.llm.providers;
+            let provider =
+                providers.names().find(|provider| providers.key_variables(provider).first() == Some(&name))?;
+            // Whatever the environment says about this provider counts more.
+            if providers.key_variables(provider).into_iter().any(|name| set(name).is_some()) {
+                return None;
+            }
+            self.keys.get(provider).ok().flatten().map(|(key, _)| key)
+        })
     }
 
     /// The project's state directory, made if need be.
@@ -107,6 +127,7 @@ impl Setup {
         if self.project.kind == RootKind::TooWide {
             notices.push(format!("{} is too wide to work in: Baton stays read-only", self.project.root.display()));
         }
+        notices.extend(self.keys.list().err().map(|error| format!("the keys of `baton auth` do not count: {error}")));
         notices
     }
 
@@ -116,7 +137,7 @@ impl Setup {
         let ids: Arc<dyn IdSource> = Arc::new(RandomIds::default());
         let gate = Arc::new(Gate::new(self.llm.retry.clone(), Arc::clone(&clock)));
         let models = Models::new(self.llm.clone(), Arc::clone(&clock), Arc::clone(&ids));
-        let env = |name: &str| std::env::var(name).ok();
+        let env = |name: &str| self.env(name);
         let fault = |error: LlmError| error.fault();
         let mut name = models.resolve(request.model.or(self.model.0.as_deref()), &env).map_err(fault)?;
         name.effort = request.effort.or(name.effort);

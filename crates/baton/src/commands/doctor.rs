@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use anstyle::{AnsiColor, Style};
 use baton_core::Fault;
 use baton_guard::sandbox::{Level, Sandbox};
-use baton_llm::{Auth, Endpoint, PRESETS};
+use baton_llm::{Auth, Endpoint};
 use serde::Serialize;
 
 use crate::Global;
@@ -119,12 +119,10 @@ fn sandbox() -> Check {
 }
 
 fn providers(setup: &Setup) -> Vec<Check> {
-    let env = |name: &str| std::env::var(name).ok();
-    let own = setup.llm.providers.0.keys().map(String::as_str);
-    let presets = PRESETS.iter().map(|preset| preset.name);
-    let own = own.filter(|name| !PRESETS.iter().any(|preset| preset.name == *name));
-    presets
-        .chain(own)
+    let env = |name: &str| setup.env(name);
+    let providers = &setup.llm.providers;
+    providers
+        .names()
         .map(|name| match Endpoint::resolve(name, &setup.llm.providers, &env) {
             Ok(endpoint) => {
                 let key = if endpoint.auth == Auth::None { "no key needed" } else { "key found" };

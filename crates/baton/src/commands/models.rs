@@ -40,8 +40,8 @@ struct Row {
 pub fn run(global: &Global, args: &Args) -> Result<Exit, Fault> {
     let setup = Setup::new(global)?;
     let providers = setup.llm.providers.clone();
-    let models = Models::new(setup.llm, Arc::new(SystemClock), Arc::new(RandomIds::default()));
-    let env = |name: &str| std::env::var(name).ok();
+    let models = Models::new(setup.llm.clone(), Arc::new(SystemClock), Arc::new(RandomIds::default()));
+    let env = |name: &str| setup.env(name);
     let catalogue = models.catalogue();
     let rows: Vec<Row> = catalogue
         .iter()
