@@ -7,6 +7,7 @@ fn help_teaches() {
     let world = World::new();
     insta::assert_snapshot!("help", world.baton(&["--help"]).expect(0).stdout);
     insta::assert_snapshot!("help_exec", world.baton(&["exec", "--help"]).expect(0).stdout);
+    insta::assert_snapshot!("help_guard_check", world.baton(&["guard", "check", "--help"]).expect(0).stdout);
     insta::assert_snapshot!("help_model_server", world.baton(&["dev", "model-server", "--help"]).expect(0).stdout);
     assert!(world.baton(&[]).expect(2).stderr.contains("Usage: baton"));
     assert!(world.baton(&["exec", "--permission-mode", "sudo", "x"]).expect(2).stderr.contains("accept-edits"));

@@ -13,6 +13,7 @@ mod discipline;
 mod exec;
 mod guard;
 mod interrupt;
+mod keys;
 mod limits;
 mod network;
 mod output_formats;

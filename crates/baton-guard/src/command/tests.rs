@@ -102,6 +102,10 @@ fn bash_programs(script: &str) -> Vec<String> {
     String::from_utf8_lossy(&output.unwrap().stdout).lines().map(str::to_owned).collect()
 }
 
+fn is_bash(script: &str) -> bool {
+    Command::new("bash").args(["-n", "-c", script]).stderr(std::process::Stdio::null()).status().unwrap().success()
+}
+
 fn piece() -> impl Strategy<Value = &'static str> {
     prop::sample::select(vec![
         "a",
@@ -197,7 +201,7 @@ proptest! {
         for program in bash_programs(&script) {
             prop_assert!(parts.contains(&program.as_str()), "{program} of {script}");
         }
-        prop_assert!(understood, "{}", script);
+        prop_assert!(understood || !is_bash(&script), "{}", script);
     }
 
     #[test]

@@ -12,7 +12,7 @@ use crate::Global;
 use crate::exit::Exit;
 use crate::setup::Setup;
 
-/// Run a command in the sandbox that the agent's commands run in
+/// Run a command that the kernel keeps in: no writes outside, no secrets, no network
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
