@@ -29,6 +29,11 @@ fn a_question_is_answered_and_nothing_runs() {
     assert_eq!(answer(&world, &["--write", "src/new.rs", "--mode", "ask"]).0, "ask");
     assert_eq!(answer(&world, &["--write", "src/new.rs", "--scope", "docs/**"]).1, "path.role");
     assert_eq!(answer(&world, &["--write", ".git/hooks/pre-commit"]).1, "path.git-control");
+    let own = world.home().join("config.jsonc").display().to_string();
+    assert_eq!(
+        answer(&world, &["--command", &format!("echo x > {own}")]),
+        ("deny".into(), "path.baton-control".into())
+    );
     assert!(!world.project().join("made").exists());
     let text = world.baton(&["guard", "check", "--command", "cargo test"]).expect(0).stdout;
     assert!(text.starts_with("ask  code.build: ") && text.contains("Bash(cargo test:*)"), "{text}");

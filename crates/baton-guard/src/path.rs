@@ -63,6 +63,8 @@ pub struct Scope {
     pub added: Vec<PathBuf>,
     /// Directories that may be read, besides the known toolchains.
     pub readable: Vec<PathBuf>,
+    /// Baton's own directories, wherever they were put: no agent writes there.
+    pub own: Vec<PathBuf>,
     /// What the role may write, laid on the workspace; nothing means all of it.
     pub writable: Option<Vec<Pattern>>,
 }
@@ -179,6 +181,9 @@ impl Scope {
         }
         let shown = shown(path);
         let plain = match (place, access) {
+            (_, Access::Write | Access::Execute) if self.own.iter().any(|dir| path.starts_with(dir)) => {
+                Decision::deny("path.baton-control", format!("{shown} is Baton's own: an agent may not change it"))
+            }
             (Place::Inside, Access::Read) => Decision::allow("path.inside", "it lies in the workspace"),
             (Place::Inside, _) if path == self.root => {
                 Decision::deny("path.root", "the workspace itself may not be replaced or removed")

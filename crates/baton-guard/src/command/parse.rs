@@ -144,29 +144,14 @@ impl<'a> Parser<'a> {
     fn documents(&mut self) -> Parsed<()> {
         for pending in std::mem::take(&mut self.pending) {
             let mut body = String::new();
-            loop {
-                let line = self.rest().split('\n').next().unwrap_or_default();
-                let is_last = self.at + line.len() >= self.text.len();
-                self.at = (self.at + line.len() + 1).min(self.text.len());
-                let line = if pending.strip_tabs { line.trim_start_matches('\t') } else { line };
-                // In a document that is not quoted, joined lines can hide or make a delimiter.
-                if !pending.is_literal && line.ends_with('\\') && !line.ends_with("\\\\") && pending.delimiter.len() > 1
-                {
-                    body.push_str(line);
-                    body.push('\n');
-                    if is_last {
-                        break;
-                    }
-                    continue;
-                }
-                if line == pending.delimiter || is_last && line.is_empty() {
+            while self.at < self.text.len() {
+                let line = self.document_line(pending.is_literal);
+                let line = if pending.strip_tabs { line.trim_start_matches('\t') } else { &line };
+                if line == pending.delimiter {
                     break;
                 }
                 body.push_str(line);
                 body.push('\n');
-                if is_last {
-                    break;
-                }
             }
             let word = if pending.is_literal {
                 Word { parts: vec![Part::Quoted(body)] }
@@ -178,6 +163,20 @@ impl<'a> Parser<'a> {
             drop(pending.body.set(word));
         }
         Ok(())
+    }
+
+    /// The next line of a document. In one that is not quoted, lines are joined before the delimiter is looked for.
+    fn document_line(&mut self, is_literal: bool) -> String {
+        let mut whole = String::new();
+        loop {
+            let line = self.rest().split('\n').next().unwrap_or_default();
+            self.at = (self.at + line.len() + 1).min(self.text.len());
+            let slashes = line.bytes().rev().take_while(|byte| *byte == b'\\').count();
+            if is_literal || slashes % 2 == 0 || self.at == self.text.len() {
+                return whole + line;
+            }
+            whole.push_str(&line[..line.len() - 1]);
+        }
     }
 
     fn is_at_end_of_list(&self, ends: &[&str]) -> bool {

@@ -62,10 +62,8 @@ impl Parser<'_> {
         match self.peek() {
             Some(b'\\') => {
                 self.at += 1;
-                let Some(escaped) = self.rest().chars().next() else {
-                    parts.quoted("\\");
-                    return Ok(());
-                };
+                // What bash makes of a last backslash depends on what stands before it.
+                let escaped = self.rest().chars().next().ok_or(self.error())?;
                 self.at += escaped.len_utf8();
                 if escaped != '\n' {
                     parts.quoted(escaped.encode_utf8(&mut [0; 4]));

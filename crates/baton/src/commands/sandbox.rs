@@ -1,4 +1,4 @@
-//! `baton sandbox`: a command in the sandbox that the agent's commands run in.
+//! `baton sandbox`: a command that the kernel keeps in.
 
 use std::ffi::OsString;
 use std::io::Write;
@@ -16,7 +16,7 @@ use crate::setup::Setup;
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
-  baton sandbox -- cargo test                     as the agent would run it
+  baton sandbox -- cargo test                     in the project, without network
   baton sandbox --write ~/.cache -- make          one more directory that can be written
   baton sandbox --show                            what can be written, and what is hidden
 

@@ -37,7 +37,8 @@ impl Walker<'_> {
             return;
         }
         let path = self.absolute(&target.text);
-        let in_temp = ["/tmp", "/var/tmp"].iter().any(|dir| path.starts_with(dir) && path != Path::new(dir));
+        let in_temp = ["/tmp", "/var/tmp"].iter().any(|dir| path.starts_with(dir) && path != Path::new(dir))
+            && !path.starts_with(&self.scope.home);
         let below_wildcard = target.glob && target.text.split('/').any(|part| part == "..");
         if self.scope.place(&path) != Place::Inside {
             if !in_temp || self.scope.root.starts_with(&path) {

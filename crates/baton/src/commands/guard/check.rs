@@ -124,6 +124,7 @@ pub fn run(global: &Global, args: &Args) -> Result<Exit, Fault> {
         cwd: setup.cwd.clone(),
         home: std::env::home_dir().unwrap_or_default(),
         added: setup.added_dirs()?,
+        own: vec![setup.places.config_dir.clone(), setup.places.state_dir.clone()],
         readable: Vec::new(),
         writable: (!args.scope.is_empty()).then(|| args.scope.iter().map(|glob| Pattern::new(glob)).collect()),
     };
