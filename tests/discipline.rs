@@ -127,6 +127,8 @@ fn the_list_of_what_is_to_do_is_shown() {
     assert_eq!(run.outputs(), ["1 of 2 done; next: two"]);
     assert_eq!(run.tool_ends()[0]["meta"]["items"][0], json!({"text": "one", "status": "done"}));
     let model = world.script(script);
+    let text = world.baton(&["exec", "-m", &model, "go"]).expect(0);
+    assert!(text.stderr.contains("✓ one\n  ○ two\n"), "{}", text.stderr);
     let codex = world.baton(&["exec", "-m", &model, "--output-format", "codex-json", "go"]).expect(0);
     let list = codex.events().into_iter().find(|line| line["type"] == "item.completed").unwrap();
     let items = json!([{"text": "one", "completed": true}, {"text": "two", "completed": false}]);

@@ -5,7 +5,7 @@
 //! changed since it first failed. Work that repeats itself for good reasons is told apart by its results (tests that are
 //! run again after an edit) and by its words (a command that waits).
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use baton_core::{Access, CallId, ToolUse};
@@ -20,6 +20,8 @@ const TIMES_MAX: usize = 3;
 const TIMES_MAX_WAITING: usize = 20;
 /// How often an agent that goes on is told before the turn ends.
 const TOLD_MAX: u32 = 10;
+/// A shorter word is no name that something was given for one time.
+const NAME_BYTES_MIN: usize = 8;
 /// How many calls are remembered.
 const PAST_MAX: usize = BLOCK_MAX * TIMES_MAX_WAITING;
 
@@ -27,7 +29,8 @@ const PAST_MAX: usize = BLOCK_MAX * TIMES_MAX_WAITING;
 #[derive(Default)]
 pub(crate) struct Trace {
     past: VecDeque<Past>,
-    seen: HashSet<u64>,
+    /// What calls last came to, by key.
+    seen: HashMap<u64, u64>,
     allowed: HashSet<u64>,
     told: u32,
     /// Calls of one answer are told about once.
@@ -82,7 +85,8 @@ impl Trace {
 
     /// Notes what came of a call that ran.
     pub(crate) fn ran(&mut self, call: &ToolUse, access: Access, outcome: &Outcome) {
-        let is_new = self.seen.insert(key(call));
+        // The same command with another result: the world has moved on.
+        let is_new = self.seen.insert(key(call), result(outcome)) != Some(result(outcome));
         let changed = outcome.meta.get("changes").and_then(Value::as_array).is_some_and(|changes| !changes.is_empty());
         let Some(past) = self.past.iter_mut().rfind(|past| past.id == call.id) else { return };
         past.result = Some(result(outcome));
@@ -179,14 +183,16 @@ fn waits(call: &ToolUse) -> bool {
     call.tool == "bash_background" && command.is_empty() || words(command)
 }
 
-/// What came of a call, without what differs from one time to the next: times and how long things took.
+/// What came of a call, without what differs from one time to the next: times, how long things took, and in failures the
+/// long words with digits that name a request, an address or a log file.
 fn result(outcome: &Outcome) -> u64 {
     let mut hasher = DefaultHasher::new();
     outcome.is_error.hash(&mut hasher);
     let mut words = outcome.text.split_ascii_whitespace().peekable();
     while let Some(word) = words.next() {
         let is_measure = is_number(word) && words.peek().is_some_and(|next| is_unit(next));
-        if !is_measure && !is_time(word) && !word.contains("/tmp/") {
+        let is_name = outcome.is_error && word.len() >= NAME_BYTES_MIN && word.contains(|c: char| c.is_ascii_digit());
+        if !is_measure && !is_name && !is_time(word) && !word.contains("/tmp/") {
             word.hash(&mut hasher);
         }
     }

@@ -85,8 +85,8 @@ fn circles_are_noticed_and_honest_work_is_left_alone() {
     let honest = traces.len() - loops;
     println!("circles missed: {} of {loops} {missed:?}", missed.len());
     println!("honest work disturbed: {} of {honest} {disturbed:?}", disturbed.len());
-    assert!(loops >= 20 && honest >= 20);
-    assert_eq!((missed, disturbed), (Vec::new(), Vec::new()));
+    assert!(loops >= 60 && honest >= 60);
+    assert!(missed.len() * 20 <= loops && disturbed.len() * 20 <= honest, "more than one in twenty");
 }
 
 fn call(id: &str, command: &str) -> ToolUse {

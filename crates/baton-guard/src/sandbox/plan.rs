@@ -54,7 +54,13 @@ pub(super) fn mount_points(mountinfo: &str) -> Vec<(PathBuf, String)> {
         let mut fields = line.split(' ').skip(4);
         Some((unescape(fields.next()?), fields.next()?.to_owned()))
     };
-    mountinfo.lines().filter_map(point).collect()
+    let mut points: Vec<(PathBuf, String)> = Vec::new();
+    for (path, options) in mountinfo.lines().filter_map(point) {
+        // Only the last of those at one place can be reached.
+        points.retain(|(covered, _)| *covered != path);
+        points.push((path, options));
+    }
+    points
 }
 
 /// The kernel writes white space in paths as `\` and three octal digits.
@@ -113,6 +119,13 @@ mod tests {
                 ("/w/.git/modules/x/hooks", Mode::ReadOnly),
             ]
         );
+    }
+
+    #[test]
+    fn what_is_covered_is_not_a_mount_point() {
+        let mountinfo =
+            "1 0 0:1 / /proc rw - proc p rw\n2 1 0:2 / /a rw - tmpfs t rw\n3 1 0:3 / /proc rw,noexec - proc p rw\n";
+        assert_eq!(mount_points(mountinfo), [("/a".into(), "rw".into()), ("/proc".into(), "rw,noexec".into())]);
     }
 
     #[test]

@@ -84,6 +84,11 @@ impl Text {
                 self.end_line()?;
                 say!("{DIM}●{DIM:#} {} {DIM}{}{DIM:#}", harmless(tool), harmless(&summary(input)));
             }
+            EventBody::ToolEnded { tool, is_error: false, meta, .. } if tool == "todo" => {
+                for item in meta.get("items").and_then(Value::as_array).into_iter().flatten() {
+                    say!("  {}", todo_line(item));
+                }
+            }
             EventBody::ToolEnded { output, is_error: true, .. } => {
                 self.refused += u32::from(output.starts_with("refused: ") && output.contains("--permission-mode"));
                 say!("  {YELLOW}✗ {}{YELLOW:#}", harmless(&last_words(output)));
@@ -177,8 +182,21 @@ pub fn show_fault(fault: &Fault) {
     }
 }
 
-/// What a call is about, in a few words: its telling field, else all of it.
+/// An item of the agent's list, with a sign of how far it is.
+fn todo_line(item: &Value) -> String {
+    let text = harmless(item["text"].as_str().unwrap_or_default());
+    match item["status"].as_str() {
+        Some("done") => format!("{GREEN}✓{GREEN:#} {DIM}{text}{DIM:#}"),
+        Some("doing") => format!("{CYAN}▸{CYAN:#} {text}"),
+        _ => format!("○ {text}"),
+    }
+}
+
+/// What a call is about, in a few words: its telling field, else all of it. A list is shown when it is kept.
 fn summary(input: &Value) -> String {
+    if input.get("items").is_some() {
+        return String::new();
+    }
     let field =
         ["command", "path", "pattern", "url", "question"].iter().find_map(|key| input.get(key).and_then(Value::as_str));
     let text = field.map_or_else(|| input.to_string(), str::to_owned);
