@@ -70,6 +70,8 @@ fn rules_of_every_layer_count_and_a_repository_only_tightens() {
     assert_eq!(answer(&world, &["--command", "make clean"]), ("deny".into(), "Bash(make clean:*)".into()));
     assert_eq!(answer(&world, &["--command", "git push"]), ("deny".into(), "Bash(git push:*)".into()));
     assert_eq!(answer(&world, &["--command", "touch a"]).0, "ask");
+    let model = world.script(r#"{"say":"ok"}"#);
+    assert!(world.baton(&["exec", "-m", &model, "go"]).expect(0).stderr.contains("do not bind agents yet"));
     world.file(".baton/config.jsonc", r#"{"permissions": {"deny": ["Bash(ls | sh)"]}}"#);
     world.baton(&["guard", "check", "--command", "ls"]).expect_error(2, "Bash(ls | sh)", "permissions");
 }

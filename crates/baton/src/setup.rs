@@ -127,6 +127,10 @@ impl Setup {
         if self.project.kind == RootKind::TooWide {
             notices.push(format!("{} is too wide to work in: Baton stays read-only", self.project.root.display()));
         }
+        if self.rules != Rules::none() {
+            notices
+                .push("the rules in `permissions` do not bind agents yet: `baton guard check` shows them".to_owned());
+        }
         notices.extend(self.keys.list().err().map(|error| format!("the keys of `baton auth` do not count: {error}")));
         notices
     }
