@@ -60,7 +60,11 @@ fn default_base(for_others: bool) -> PathBuf {
 fn as_ordinary_user(only: Option<&str>) -> usize {
     let base = tempfile::tempdir_in(default_base(true)).unwrap();
     std::fs::set_permissions(base.path(), std::fs::Permissions::from_mode(0o777)).unwrap();
-    let status = Command::new("/proc/self/exe")
+    // What is built may lie where only root gets to.
+    let program = base.path().join("program");
+    std::fs::copy("/proc/self/exe", &program).unwrap();
+    std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let status = Command::new(&program)
         .args(only)
         .env(BASE, base.path())
         .env("HOME", base.path())
