@@ -216,6 +216,10 @@ impl Parser<'_> {
                 } else {
                     let name = self.rest()[..length].to_owned();
                     self.at += length;
+                    // Here, too: the name may go on in the next line.
+                    if self.rest().starts_with("\\\n") {
+                        return Err(self.error());
+                    }
                     parts.0.push(Part::Variable(Variable { name, operator: String::new(), words: Vec::new(), quoted }));
                 }
             }
