@@ -48,7 +48,7 @@ const IMAGE_BYTES: usize = 5_600;
 impl Request {
     /// How much the model has to read, in bytes of text.
     pub fn prompt_bytes(&self) -> usize {
-        let tools = self.tools.iter().map(|tool| tool.description.len() + tool.input_schema.to_string().len());
+        let tools = self.tools.iter().map(|tool| tool.description.len() + json_bytes(&tool.input_schema));
         let blocks = self.messages.iter().flat_map(|message| &message.content).map(block_bytes);
         self.system.len() + tools.chain(blocks).sum::<usize>()
     }
@@ -58,11 +58,29 @@ impl Request {
 pub(crate) fn block_bytes(block: &Block) -> usize {
     match block {
         Block::Text { text } | Block::Thinking { text, .. } => text.len(),
-        Block::ToolUse(call) => call.tool.len() + call.input.to_string().len(),
+        Block::ToolUse(call) => call.tool.len() + json_bytes(&call.input),
         Block::ToolResult(result) => result.text.len() + result.images.len() * IMAGE_BYTES,
         Block::Image(_) => IMAGE_BYTES,
-        Block::Foreign(foreign) => foreign.raw.to_string().len(),
+        Block::Foreign(foreign) => json_bytes(&foreign.raw),
     }
+}
+
+/// How long a value is as JSON, without writing it down.
+fn json_bytes(value: &serde_json::Value) -> usize {
+    struct Count(usize);
+    impl std::io::Write for Count {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            self.0 += bytes.len();
+            Ok(bytes.len())
+        }
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+    let mut count = Count(0);
+    // Counting cannot fail, and a value has no keys that are not strings.
+    drop(serde_json::to_writer(&mut count, value));
+    count.0
 }
 
 /// How hard a model should think.

@@ -71,6 +71,12 @@ pub trait Decode: Send {
     fn usage(&self) -> Usage;
 }
 
+/// An object with a list in the place of one of its fields. The list is moved: `json!` would copy all that is in it.
+fn filled(mut object: Value, field: &str, list: Vec<Value>) -> Value {
+    object[field] = Value::Array(list);
+    object
+}
+
 /// A wire format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]

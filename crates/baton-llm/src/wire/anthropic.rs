@@ -7,6 +7,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::assemble::{self, Assembly, End, Format};
+use super::filled;
 use crate::request::{Effort, Request, Search, Source};
 
 #[cfg(test)]
@@ -38,12 +39,8 @@ pub(super) fn encode(request: &Request) -> Value {
     for message in messages.iter_mut().filter(|message| message["role"] == "user").rev().take(2) {
         mark(message["content"].as_array_mut());
     }
-    let mut body = json!({
-        "model": request.model,
-        "max_tokens": request.output_max,
-        "stream": true,
-        "messages": messages,
-    });
+    let mut body = json!({"model": request.model, "max_tokens": request.output_max, "stream": true, "messages": null});
+    body = filled(body, "messages", messages);
     if !request.system.is_empty() {
         body["system"] = json!([{"type": "text", "text": request.system}]);
         mark(body["system"].as_array_mut());
@@ -134,7 +131,7 @@ fn message(message: &Message) -> Option<Value> {
             "assistant"
         }
     };
-    (!content.is_empty()).then(|| json!({"role": role, "content": content}))
+    (!content.is_empty()).then(|| filled(json!({"role": role, "content": null}), "content", content))
 }
 
 fn block(block: &Block) -> Option<Value> {

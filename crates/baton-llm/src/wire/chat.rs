@@ -10,6 +10,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::assemble::{self, Assembly, End, Format, count};
+use super::filled;
 use crate::request::{Effort, Request};
 
 #[cfg(test)]
@@ -48,11 +49,12 @@ pub(super) fn encode(request: &Request) -> Value {
     }
     let mut body = json!({
         "model": request.model,
-        "messages": messages,
+        "messages": null,
         "max_tokens": request.output_max,
         "stream": true,
         "stream_options": {"include_usage": true},
     });
+    body = filled(body, "messages", messages);
     if !request.tools.is_empty() {
         body["tools"] = request.tools.iter().map(tool).collect();
     }
@@ -93,7 +95,7 @@ fn user(message: &Message, messages: &mut Vec<Value>) {
         }
     }
     if parts.iter().any(|part| part["type"] == "image_url") {
-        messages.push(json!({"role": "user", "content": parts}));
+        messages.push(filled(json!({"role": "user", "content": null}), "content", parts));
     } else if !parts.is_empty() {
         messages.push(json!({"role": "user", "content": message.text()}));
     }
@@ -111,7 +113,7 @@ fn assistant(message: &Message) -> Option<Value> {
             (WIRE, CONTENT) => {
                 let mut parts = vec![json!({"type": "thinking", "thinking": [text_part(thought)]})];
                 parts.extend((!text.is_empty()).then(|| text_part(&text)));
-                reply[CONTENT] = json!(parts);
+                reply[CONTENT] = Value::Array(parts);
             }
             (WIRE, field) => reply[field] = json!(thought),
             (WIRE_DETAILS, details) => {
@@ -125,15 +127,15 @@ fn assistant(message: &Message) -> Option<Value> {
     let calls: Vec<_> = message
         .tool_uses()
         .map(|call| {
-            let function = json!({"name": call.tool, "arguments": call.input.to_string()});
-            json!({"id": call.id, "type": "function", "function": function})
+            let arguments = call.input.to_string();
+            json!({"id": call.id, "type": "function", "function": {"name": call.tool, "arguments": arguments}})
         })
         .collect();
     if text.is_empty() && calls.is_empty() {
         return None;
     }
     if !calls.is_empty() {
-        reply["tool_calls"] = json!(calls);
+        reply["tool_calls"] = Value::Array(calls);
     }
     Some(reply)
 }

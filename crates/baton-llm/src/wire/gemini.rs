@@ -7,6 +7,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::assemble::{self, Assembly, End, Format, count};
+use super::filled;
 use crate::request::{Effort, Request, Search, Source};
 
 #[cfg(test)]
@@ -45,17 +46,18 @@ pub(super) fn encode(request: &Request) -> Value {
             }
         };
         if !parts.is_empty() {
-            contents.push(json!({"role": role, "parts": parts}));
+            contents.push(filled(json!({"role": role, "parts": null}), "parts", parts));
         }
     }
-    let mut body = json!({"contents": contents, "generationConfig": {"maxOutputTokens": request.output_max}});
+    let mut body = json!({"contents": null, "generationConfig": {"maxOutputTokens": request.output_max}});
+    body = filled(body, "contents", contents);
     if !request.system.is_empty() {
         body["systemInstruction"] = json!({"parts": [{"text": request.system}]});
     }
     let mut tools = Vec::new();
     if !request.tools.is_empty() {
         let functions: Vec<_> = request.tools.iter().map(function).collect();
-        tools.push(json!({"functionDeclarations": functions}));
+        tools.push(filled(json!({}), "functionDeclarations", functions));
     }
     if request.web_search && (tools.is_empty() || mixes_tools(&request.model)) {
         tools.push(json!({"googleSearch": {}}));
@@ -64,7 +66,7 @@ pub(super) fn encode(request: &Request) -> Value {
         }
     }
     if !tools.is_empty() {
-        body["tools"] = json!(tools);
+        body["tools"] = Value::Array(tools);
     }
     if let Some(effort) = request.effort {
         body["generationConfig"]["thinkingConfig"] = thinking(effort, &request.model);

@@ -7,6 +7,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::assemble::{self, Assembly, End, Format, count};
+use super::filled;
 use crate::request::{Effort, Request, Search, Source};
 
 #[cfg(test)]
@@ -29,12 +30,13 @@ pub(super) fn encode(request: &Request) -> Value {
     let mut body = json!({
         "model": request.model,
         "instructions": request.system,
-        "input": request.messages.iter().flat_map(items).collect::<Vec<_>>(),
+        "input": null,
         "store": false,
         "stream": true,
         "max_output_tokens": request.output_max,
         "prompt_cache_key": request.cache_key,
     });
+    body = filled(body, "input", request.messages.iter().flat_map(items).collect());
     let search = request.web_search.then(|| json!({"type": "web_search"}));
     if !request.tools.is_empty() || search.is_some() {
         body["tools"] = request.tools.iter().map(tool).chain(search).collect();
@@ -109,7 +111,7 @@ fn say(items: &mut Vec<Value>, role: Role, part: Value) {
     if let Some(content) = last.and_then(|item| item["content"].as_array_mut()) {
         content.push(part);
     } else {
-        items.push(json!({"type": "message", "role": role, "content": [part]}));
+        items.push(filled(json!({"type": "message", "role": role, "content": null}), "content", vec![part]));
     }
 }
 
