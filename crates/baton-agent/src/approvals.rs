@@ -4,27 +4,35 @@ use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
-use baton_core::{Access, Answer, ApprovalId, CallId, EventBody};
+use baton_core::{Access, Answer, ApprovalId, CallId, EventBody, ToolUse};
 use baton_tools::{Ask, Question, Reply};
 use tokio::sync::oneshot;
 
 use crate::events::EventSink;
+use crate::permission::shown;
 
 /// The questions that wait for an answer.
 pub(crate) struct Approvals {
     events: EventSink,
     /// Whether there is a person who could answer.
     is_attended: bool,
-    waiting: Mutex<HashMap<ApprovalId, oneshot::Sender<Answer>>>,
+    waiting: Mutex<HashMap<ApprovalId, Waiting>>,
+}
+
+/// A question that waits.
+struct Waiting {
+    answer: oneshot::Sender<Answer>,
+    /// The call that is asked about, unless it is the call that asks.
+    about: Option<(ToolUse, Access)>,
 }
 
 /// What is asked about a call.
 pub(crate) struct Asked<'a> {
-    pub(crate) call: &'a CallId,
-    pub(crate) tool: &'a str,
+    pub(crate) call: &'a ToolUse,
     pub(crate) access: Access,
     pub(crate) reason: String,
-    pub(crate) options: Vec<String>,
+    /// The rules that "always" would keep.
+    pub(crate) rules: Vec<String>,
 }
 
 impl Approvals {
@@ -32,21 +40,42 @@ impl Approvals {
         Self { events, is_attended, waiting: Mutex::default() }
     }
 
-    /// Asks the person and waits for the answer, however long it takes; `None` if there is nobody.
+    /// Whether there is a person who could answer.
+    pub(crate) fn is_attended(&self) -> bool {
+        self.is_attended
+    }
+
+    /// Asks the person whether a call may run, and waits for the answer, however long it takes; `None` if there is nobody.
     pub(crate) async fn ask(&self, asked: Asked<'_>) -> Option<Answer> {
+        let Asked { call, access, reason, rules } = asked;
+        let body = |approval: &ApprovalId| EventBody::ApprovalAsked {
+            approval: approval.clone(),
+            call: call.id.clone(),
+            tool: call.tool.clone(),
+            access,
+            reason,
+            what: Some(shown(call)),
+            rules,
+            options: Vec::new(),
+        };
+        self.put(body, Some((call.clone(), access))).await
+    }
+
+    async fn put(
+        &self,
+        body: impl FnOnce(&ApprovalId) -> EventBody,
+        about: Option<(ToolUse, Access)>,
+    ) -> Option<Answer> {
         if !self.is_attended {
             return None;
         }
         let approval = ApprovalId::fresh(self.events.ids());
         let (sender, answer) = oneshot::channel();
-        self.waiting().insert(approval.clone(), sender);
+        self.waiting().insert(approval.clone(), Waiting { answer: sender, about });
         // A question whose call is cancelled is not asked any more.
         let _forgotten = Forget { approvals: self, approval: &approval };
         let item = self.events.new_item();
-        let Asked { call, tool, access, reason, options } = asked;
-        let (call, tool) = (call.clone(), tool.to_owned());
-        let body = EventBody::ApprovalAsked { approval: approval.clone(), call, tool, access, reason, options };
-        self.events.emit(&item, body).await;
+        self.events.emit(&item, body(&approval)).await;
         let answer = answer.await.ok()?;
         let body = EventBody::ApprovalAnswered { approval: approval.clone(), answer: answer.clone() };
         self.events.emit(&item, body).await;
@@ -55,13 +84,28 @@ impl Approvals {
 
     /// Takes an answer; one to a question that nobody asks is dropped.
     pub(crate) fn answer(&self, approval: &ApprovalId, answer: Answer) {
-        if let Some(sender) = self.waiting().remove(approval) {
+        if let Some(waiting) = self.waiting().remove(approval) {
             // Whoever asked may just have been cancelled.
-            drop(sender.send(answer));
+            drop(waiting.answer.send(answer));
         }
     }
 
-    fn waiting(&self) -> MutexGuard<'_, HashMap<ApprovalId, oneshot::Sender<Answer>>> {
+    /// Answers the questions about calls that this function has an answer for by now.
+    pub(crate) fn settle(&self, answer: impl Fn(&ToolUse, Access) -> Option<Answer>) {
+        let answers: Vec<_> = self
+            .waiting()
+            .iter()
+            .filter_map(|(approval, waiting)| {
+                let (call, access) = waiting.about.as_ref()?;
+                Some((approval.clone(), answer(call, *access)?))
+            })
+            .collect();
+        for (approval, answer) in answers {
+            self.answer(&approval, answer);
+        }
+    }
+
+    fn waiting(&self) -> MutexGuard<'_, HashMap<ApprovalId, Waiting>> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -81,8 +125,17 @@ impl Drop for Forget<'_> {
 impl Ask for Approvals {
     async fn ask(&self, call: &CallId, question: Question) -> Reply {
         let Question { text, options } = question;
-        let asked = Asked { call, tool: "ask_user", access: Access::Read, reason: text, options: options.clone() };
-        match Approvals::ask(self, asked).await {
+        let body = |approval: &ApprovalId| EventBody::ApprovalAsked {
+            approval: approval.clone(),
+            call: call.clone(),
+            tool: "ask_user".to_owned(),
+            access: Access::Read,
+            reason: text,
+            what: None,
+            rules: Vec::new(),
+            options: options.clone(),
+        };
+        match self.put(body, None).await {
             None => Reply::Nobody,
             Some(Answer::Text { text }) => Reply::Answered(text),
             Some(Answer::Reject { reason }) => Reply::Declined(reason),

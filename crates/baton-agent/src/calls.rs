@@ -4,7 +4,8 @@ use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use baton_core::{Access, Answer, Area, EventBody, Fault, ItemId, Tier, ToolResult, ToolUse, TurnReason};
-use baton_tools::{Outcome, Progress};
+use baton_guard::{self as guard, audit};
+use baton_tools::{Leave, Outcome, Progress};
 use futures_util::future::join_all;
 use serde_json::Value;
 use tokio::time::Instant;
@@ -13,7 +14,7 @@ use tracing::{info, warn};
 
 use crate::approvals::Asked;
 use crate::conversation::Steering;
-use crate::policy::refusal;
+use crate::permission::{Judgement, refusal};
 use crate::repetition::{Trace, Verdict};
 use crate::strikes::Strikes;
 use crate::turn::{Agent, End, Stop};
@@ -25,6 +26,10 @@ pub(crate) struct Watch {
     strikes: Strikes,
     /// The question that nobody was there to answer, as long as the work has not gone on without it.
     unanswered: Option<String>,
+    /// Whether the person has rejected a call of the answer that is worked on.
+    is_rejected: bool,
+    /// Why nothing may run any more.
+    stopped: Option<String>,
 }
 
 impl Watch {
@@ -36,6 +41,7 @@ impl Watch {
 
     fn step_ended(&mut self) {
         self.trace.step_ended();
+        self.is_rejected = false;
         self.strikes.step_ended();
     }
 
@@ -79,6 +85,9 @@ impl Agent {
         for group in self.executor.groups(calls) {
             let skipped = match &end {
                 Some(_) => Some("not run: the turn was ended"),
+                None if self.watch().is_rejected => {
+                    Some("not run: the person has rejected another call of this answer")
+                }
                 None if !steering.is_empty() => Some("not run: the person has something to say first"),
                 None => None,
             };
@@ -103,6 +112,9 @@ impl Agent {
                 }
             });
             if end.is_none() {
+                end = self.watch().stopped.take().map(stopped);
+            }
+            if end.is_none() {
                 end = group.iter().zip(&verdicts).find_map(|(call, verdict)| hopeless(call, verdict));
             }
         }
@@ -126,53 +138,119 @@ impl Agent {
         self.tool_started(&item, call).await;
         let started = Instant::now();
         let access = self.executor.registry().get(&call.tool).map_or(Access::Read, |tool| tool.access());
-        let outcome = if let Some(why) = self.barred(call, access, verdict, cancel).await {
-            Outcome::error(why)
-        } else {
-            let (events, item, id) = (self.events.clone(), item.clone(), call.id.clone());
-            let progress = Progress::new(move |text| {
-                events.emit_if_room(&item, EventBody::ToolUpdated { call: id.clone(), text });
-            });
-            let outcome = self.executor.run(call, cancel.clone(), progress).await;
-            let is_out = !cancel.is_cancelled() && self.watch().ran(call, access, &outcome);
-            if is_out { self.strike_out(call, outcome).await } else { outcome }
+        let outcome = match self.permit(call, access, verdict, cancel).await {
+            Err(why) => Outcome::error(why),
+            Ok(leave) => {
+                let (events, item, id) = (self.events.clone(), item.clone(), call.id.clone());
+                let progress = Progress::new(move |text| {
+                    events.emit_if_room(&item, EventBody::ToolUpdated { call: id.clone(), text });
+                });
+                let outcome = self.executor.run_with(call, leave, cancel.clone(), progress).await;
+                let is_out = !cancel.is_cancelled() && self.watch().ran(call, access, &outcome);
+                if is_out { self.strike_out(call, outcome).await } else { outcome }
+            }
         };
         self.tool_ended(&item, call, outcome, started.elapsed()).await
     }
 
-    /// Why a call may not run, for the model; `None` if it may.
-    async fn barred(
+    /// What a call is let have when it runs, or why it may not run, for the model. Either is on record first.
+    async fn permit(
         &self,
         call: &ToolUse,
         access: Access,
         verdict: &Verdict,
         cancel: &CancellationToken,
-    ) -> Option<String> {
-        if let Some(why) = refusal(self.mode, &call.tool, access) {
-            return Some(why);
+    ) -> Result<Leave, String> {
+        // What cannot be run anyway is answered by the executor.
+        if call.malformed.is_some() || self.executor.registry().get(&call.tool).is_none() {
+            return Ok(Leave::default());
         }
+        let permitted = tokio::select! {
+            permitted = self.allowed(call, access, verdict) => permitted,
+            () = cancel.cancelled() => Err("cancelled".to_owned()),
+        };
+        let decision = match &permitted {
+            Ok((_, decision)) => *decision,
+            Err(_) => audit::Decision::Denied,
+        };
+        if let Some(record) = &self.record
+            && let Err(why) = record.note(call, decision).await
+        {
+            self.watch().stopped = Some(why.clone());
+            return Err(format!("not run: it could not be written down in the audit log: {why}"));
+        }
+        permitted.map(|(leave, _)| leave)
+    }
+
+    /// Asks everybody who can forbid a call: the guard, the watch over what repeats itself, and the person where those want
+    /// to know.
+    async fn allowed(
+        &self,
+        call: &ToolUse,
+        access: Access,
+        verdict: &Verdict,
+    ) -> Result<(Leave, audit::Decision), String> {
         if access != Access::Read && self.watch().strikes.is_out() {
-            return Some(STRUCK_OUT.to_owned());
+            return Err(STRUCK_OUT.to_owned());
         }
-        let (Verdict::Repeats(times) | Verdict::Hopeless(times)) = verdict else { return None };
+        let judged = self.guard.judge(call, access, self.executor.workspace().cwd());
+        let decided = match judged.decision.verdict {
+            guard::Verdict::Allow => audit::Decision::Allowed,
+            guard::Verdict::Deny => {
+                return Err(refusal(&call.tool, &judged.decision, self.approvals.is_attended()));
+            }
+            guard::Verdict::Ask => {
+                self.ask_person(call, access, &judged).await?;
+                audit::Decision::Approved
+            }
+        };
+        self.repeats(call, access, verdict).await?;
+        Ok((judged.leave, decided))
+    }
+
+    /// Asks the person about a call that the guard does not decide about.
+    async fn ask_person(&self, call: &ToolUse, access: Access, judged: &Judgement) -> Result<(), String> {
+        let reason = format!("{} [{}]", judged.decision.reason, judged.decision.rule);
+        let asked = Asked { call, access, reason, rules: judged.rules.clone() };
+        match self.approvals.ask(asked).await {
+            None => Err(refusal(&call.tool, &judged.decision, self.approvals.is_attended())),
+            Some(Answer::Once) => Ok(()),
+            Some(answer @ (Answer::Session | Answer::Always)) => {
+                self.guard.allow(call, &judged.rules);
+                if answer == Answer::Always {
+                    let text = self.guard.keep(&judged.rules);
+                    self.events.emit_lone(EventBody::Noticed { text }).await;
+                }
+                // Other questions may be answered by that.
+                let cwd = self.executor.workspace().cwd();
+                self.approvals.settle(|call, access| {
+                    let judged = self.guard.judge(call, access, cwd.clone());
+                    (judged.decision.verdict == guard::Verdict::Allow).then_some(Answer::Once)
+                });
+                Ok(())
+            }
+            Some(answer @ (Answer::Reject { .. } | Answer::Text { .. })) => {
+                self.watch().is_rejected = true;
+                let another = || Answer::Reject { reason: Some("another call was rejected".to_owned()) };
+                self.approvals.settle(|_, _| Some(another()));
+                Err(rejected(answer))
+            }
+        }
+    }
+
+    /// Asks the person about a call that repeats itself.
+    async fn repeats(&self, call: &ToolUse, access: Access, verdict: &Verdict) -> Result<(), String> {
+        let (Verdict::Repeats(times) | Verdict::Hopeless(times)) = verdict else { return Ok(()) };
         let reason =
             format!("the agent repeats itself: this would be the same call {times} times, with the same result");
-        let asked = Asked { call: &call.id, tool: &call.tool, access, reason, options: Vec::new() };
-        let answer = tokio::select! {
-            answer = self.approvals.ask(asked) => answer,
-            () = cancel.cancelled() => return Some("cancelled".to_owned()),
-        };
-        match answer {
-            Some(Answer::Once) => None,
+        match self.approvals.ask(Asked { call, access, reason, rules: Vec::new() }).await {
+            Some(Answer::Once) => Ok(()),
             Some(Answer::Session | Answer::Always) => {
                 self.watch().trace.allow(call);
-                None
+                Ok(())
             }
-            Some(Answer::Reject { reason: Some(reason) } | Answer::Text { text: reason }) => {
-                Some(format!("refused by the person: {reason}"))
-            }
-            Some(Answer::Reject { reason: None }) => Some("refused by the person".to_owned()),
-            None => Some(format!(
+            Some(answer) => Err(rejected(answer)),
+            None => Err(format!(
                 "not run: this exact call would be made {times} times with the same result, and nothing has changed. Do \
                  something else. If you wait for something, wait within one command."
             )),
@@ -222,6 +300,23 @@ impl Agent {
         self.events.emit(item, body).await;
         ToolResult { id: call.id.clone(), text, images, is_error }
     }
+}
+
+/// What the model is told about a call that the person does not want.
+fn rejected(answer: Answer) -> String {
+    match answer {
+        Answer::Reject { reason: Some(reason) } | Answer::Text { text: reason } => {
+            format!("refused by the person: {reason}")
+        }
+        _ => "refused by the person".to_owned(),
+    }
+}
+
+/// The end of a turn whose calls cannot be put on record.
+fn stopped(why: String) -> End {
+    let fault = Fault::new(Area::Workspace, Tier::UserFixable, format!("no tool may run: {why}"))
+        .hint("`baton audit verify` says what is wrong with the log");
+    End { reason: TurnReason::Error, fault: Some(fault) }
 }
 
 /// The end of an agent that goes on repeating itself.

@@ -5,9 +5,10 @@ use std::sync::Arc;
 use std::sync::Mutex;
 use std::sync::PoisonError;
 
-use baton_core::{AgentRole, Block, Event, EventBody, EventSource, Op, PermissionMode};
+use baton_core::{AgentRole, Block, Event, EventBody, EventSource, Op};
+use baton_guard::sandbox::Level;
 use baton_llm::{Budget, Gate, Model, Request};
-use baton_tools::Executor;
+use baton_tools::{Confinement, Executor};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tracing::info;
@@ -16,6 +17,7 @@ use crate::answer_schema::AnswerSchema;
 use crate::approvals::Approvals;
 use crate::events::EventSink;
 use crate::limits::TurnLimits;
+use crate::permission::{Guard, Permissions};
 use crate::prompt::SYSTEM_PROMPT;
 use crate::turn::Agent;
 
@@ -36,8 +38,8 @@ pub struct Options {
     pub gate: Arc<Gate>,
     /// The tools and where they work.
     pub executor: Executor,
-    /// How much the agent may do unasked.
-    pub mode: PermissionMode,
+    /// What the agent may do.
+    pub permissions: Permissions,
     /// What ends a turn.
     pub limits: TurnLimits,
     /// What it may spend, on every level.
@@ -107,7 +109,7 @@ impl Steering {
 /// Takes ops until the handle is gone. Ops that arrive during a turn are heard at once.
 async fn run(options: Options, mut inbox: mpsc::Receiver<Op>, sender: mpsc::Sender<Event>) {
     let events = EventSink::new(options.source.clone(), sender);
-    info!(session = %options.source.session(), model = %options.model.name, mode = %options.mode, "session started");
+    info!(session = %options.source.session(), model = %options.model.name, mode = %options.permissions.mode, "session started");
     events.emit_lone(session_started(&options)).await;
     let unknown = (!options.model.is_known).then(|| {
         format!("{} is not in the catalogue: default limits apply and its price is not known", options.model.name)
@@ -117,13 +119,17 @@ async fn run(options: Options, mut inbox: mpsc::Receiver<Op>, sender: mpsc::Send
     }
     let approvals = Arc::new(Approvals::new(events.clone(), options.is_attended));
     let background = options.executor.workspace().background().clone();
+    let request = first_request(&options);
+    let Permissions { mode, rules, scope, record, rule_book } = options.permissions;
+    let is_sandboxed = sandbox(&options.executor) != Level::None;
     let mut agent = Agent {
-        request: first_request(&options),
+        request,
         events,
         model: options.model,
         gate: options.gate,
         executor: options.executor.with_person(approvals.clone()),
-        mode: options.mode,
+        guard: Guard::new(mode, scope, rules, is_sandboxed, rule_book),
+        record,
         limits: options.limits,
         budgets: options.budgets,
         opening: options.opening,
@@ -179,10 +185,16 @@ fn session_started(options: &Options) -> EventBody {
     EventBody::SessionStarted {
         cwd: options.executor.workspace().cwd().display().to_string(),
         model: options.model.name.to_string(),
-        mode: options.mode,
+        mode: options.permissions.mode,
+        sandbox: sandbox(&options.executor).to_string(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
         tools: options.executor.registry().names().map(str::to_owned).collect(),
     }
+}
+
+/// What keeps the commands of these tools in.
+fn sandbox(executor: &Executor) -> Level {
+    executor.workspace().confinement().map_or(Level::None, Confinement::level)
 }
 
 /// The request that grows with the conversation: its system prompt and tools never change.

@@ -1,7 +1,7 @@
 //! The agent: a [`Conversation`] is what every surface talks to. [`Op`](baton_core::Op)s go in,
 //! [`Event`](baton_core::Event)s come out, in one order.
 //!
-//! May use `baton-core`, `baton-config`, `baton-llm`, `baton-tools` (and later guard and session).
+//! May use `baton-core`, `baton-config`, `baton-guard`, `baton-llm`, `baton-tools` (and later session).
 //! It must never know a surface: nothing here prints, reads the terminal or chooses an exit code.
 
 mod answer_schema;
@@ -11,8 +11,9 @@ mod conversation;
 mod events;
 mod instructions;
 mod limits;
-mod policy;
+mod permission;
 mod prompt;
+mod record;
 mod repetition;
 mod strikes;
 mod system;
@@ -23,5 +24,7 @@ pub use answer_schema::AnswerSchema;
 pub use conversation::{Conversation, Events, Options};
 pub use instructions::{Instructions, find_instructions};
 pub use limits::{ModelSetting, TurnLimits};
+pub use permission::{Permissions, RuleBook};
 pub use prompt::{Environment, SYSTEM_PROMPT, opening};
+pub use record::Record;
 pub use system::{RandomIds, SystemClock};

@@ -3,9 +3,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use baton_core::{
-    Area, Block, EventBody, Fault, Message, PermissionMode, Role, StopReason, Tier, ToolUse, TurnReason, Usage, Usd,
-};
+use baton_core::{Area, Block, EventBody, Fault, Message, Role, StopReason, Tier, ToolUse, TurnReason, Usage, Usd};
 use baton_llm::{Answer, Budget, Gate, LlmError, LlmErrorKind, Model, Request};
 use baton_tools::Executor;
 use serde_json::Value;
@@ -20,6 +18,8 @@ use crate::calls::Watch;
 use crate::conversation::Steering;
 use crate::events::EventSink;
 use crate::limits::TurnLimits;
+use crate::permission::Guard;
+use crate::record::Record;
 use crate::telling::Telling;
 
 /// Said to a model whose answer ran into the output limit.
@@ -35,7 +35,8 @@ pub(crate) struct Agent {
     pub(crate) model: Model,
     pub(crate) gate: Arc<Gate>,
     pub(crate) executor: Executor,
-    pub(crate) mode: PermissionMode,
+    pub(crate) guard: Guard,
+    pub(crate) record: Option<Record>,
     pub(crate) limits: TurnLimits,
     pub(crate) budgets: Vec<Budget>,
     pub(crate) opening: Vec<Block>,
@@ -124,6 +125,11 @@ impl Agent {
             end = End { reason: TurnReason::Blocked, fault: Some(fault) };
         }
 
+        if let Some(record) = &self.record
+            && let Err(error) = record.sync().await
+        {
+            self.events.emit_lone(EventBody::Noticed { text: format!("the audit log may not last: {error}") }).await;
+        }
         if let Some(fault) = end.fault {
             warn!(tier = ?fault.tier, "{fault}");
             self.events.emit_lone(EventBody::Failed(fault)).await;

@@ -50,6 +50,9 @@ pub enum EventBody {
         model: String,
         /// The permission mode.
         mode: PermissionMode,
+        /// What keeps commands in: `namespaces`, `landlock` or `none`.
+        #[serde(default)]
+        sandbox: String,
         /// The version of Baton.
         version: String,
         /// The tools on offer, in order.
@@ -142,6 +145,12 @@ pub enum EventBody {
         access: Access,
         /// Why it is asked, or the question.
         reason: String,
+        /// What it would do, in its exact words; what a terminal would obey or hide is written out.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        what: Option<String>,
+        /// The rules that the answer "always" would keep.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        rules: Vec<String>,
         /// What can be answered, if it is a question with options.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         options: Vec<String>,

@@ -32,6 +32,8 @@ pub enum Area {
     Cap,
     /// A file or directory that cannot be used as asked.
     Workspace,
+    /// What keeps commands in.
+    Sandbox,
     /// What only a person can decide or mend before the work goes on.
     Person,
     /// Baton itself.

@@ -1,8 +1,7 @@
 //! The OS sandbox: runs commands so that the kernel refuses what the policy does not allow.
 //!
 //! ```no_run
-//! # fn main() -> std::io::Result<()> {
-//! # let policy: baton_guard::sandbox::Policy = todo!();
+//! # fn run(policy: baton_guard::sandbox::Policy) -> std::io::Result<()> {
 //! let sandbox = baton_guard::sandbox::Sandbox::new();
 //! let prepared = sandbox.prepare(&policy)?;
 //! let status = prepared.command("bash", ["-c", "make"])?.current_dir("/project").status()?;
@@ -21,10 +20,12 @@ mod letter;
 mod loopback;
 mod mounts;
 mod namespaces;
+mod network;
 mod plan;
 mod policy;
 mod rights;
 mod seccomp;
+mod settings;
 mod stand_in;
 mod watch;
 mod workspace;
@@ -44,9 +45,11 @@ use serde::{Deserialize, Serialize};
 pub use environment::may_have;
 pub use helper::helper_mode;
 pub use policy::{Network, Policy, Protected, StandIn};
+pub use settings::SandboxSettings;
 pub use workspace::Workspace;
 
 use letter::{Letter, Report, Request};
+use network::{Door, Shared};
 use stand_in::Held;
 use watch::Watched;
 
@@ -89,6 +92,8 @@ pub struct Sandbox {
     helper: PathBuf,
     levels: Vec<Level>,
     found: OnceLock<Found>,
+    /// The network that commands share which reach no other. Made for the first of them.
+    network: OnceLock<Shared>,
 }
 
 impl Default for Sandbox {
@@ -110,7 +115,7 @@ impl Sandbox {
 
     fn of(levels: Vec<Level>) -> Self {
         // Not by its name: that may lead to another version by now.
-        Self { helper: PathBuf::from("/proc/self/exe"), levels, found: OnceLock::new() }
+        Self { helper: PathBuf::from("/proc/self/exe"), levels, found: OnceLock::new(), network: OnceLock::new() }
     }
 
     /// What the kernel can do. A few milliseconds at the first call, during which it blocks.
@@ -138,7 +143,7 @@ impl Sandbox {
             temp: temp.path().to_owned(),
             network: Network::Loopback,
         };
-        let prepared = self.prepare_at(level, &policy)?;
+        let prepared = self.prepare_at(level, &policy, None)?;
         let status =
             prepared.start(std::iter::empty::<&OsStr>())?.stdout(Stdio::null()).stderr(Stdio::null()).status()?;
         match prepared.finish()?.error {
@@ -156,11 +161,30 @@ impl Sandbox {
                 let why = self.found().missing.iter().map(|(level, why)| format!("{level}: {why}"));
                 Err(io::Error::new(io::ErrorKind::Unsupported, why.collect::<Vec<_>>().join("; ")))
             }
-            level => self.prepare_at(level, policy),
+            Level::Namespaces if policy.network == Network::Loopback => {
+                self.prepare_at(Level::Namespaces, policy, Some(self.network()?.door()?))
+            }
+            level => self.prepare_at(level, policy, None),
         }
     }
 
-    fn prepare_at(&self, level: Level, policy: &Policy) -> io::Result<Prepared> {
+    /// As [`Self::prepare`], for a command that shares no network with others.
+    pub fn prepare_alone(&self, policy: &Policy) -> io::Result<Prepared> {
+        match self.found().level {
+            Level::None => self.prepare(policy),
+            level => self.prepare_at(level, policy, None),
+        }
+    }
+
+    fn network(&self) -> io::Result<&Shared> {
+        if let Some(shared) = self.network.get() {
+            return Ok(shared);
+        }
+        let shared = Shared::make(&self.helper)?;
+        Ok(self.network.get_or_init(|| shared))
+    }
+
+    fn prepare_at(&self, level: Level, policy: &Policy, door: Option<Door>) -> io::Result<Prepared> {
         let mut policy = policy.clone();
         policy.temp = policy.temp.canonicalize()?;
         for dir in &mut policy.writable {
@@ -180,8 +204,17 @@ impl Sandbox {
             }
         }
         let watched = Watched::begin(watched.into_iter(), &policy.writable)?;
-        let request = Request { level, policy, parent: std::process::id(), forward: false };
-        Ok(Prepared { helper: self.helper.clone(), letter: Letter::new(&request)?, request, held, watched })
+        let numbers = door.as_ref().map(Door::numbers);
+        let parent = std::process::id();
+        let request = Request { level, policy, parent, door: numbers, forward: false, lingers: false };
+        Ok(Prepared {
+            helper: self.helper.clone(),
+            letter: Letter::new(&request)?,
+            request,
+            held,
+            watched,
+            _door: door,
+        })
     }
 }
 
@@ -193,10 +226,12 @@ pub struct Prepared {
     request: Request,
     held: Vec<Held>,
     watched: Watched,
+    /// Held open until the helper has it.
+    _door: Option<Door>,
 }
 
 /// What is to be known about a command that has ended.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Aftermath {
     /// Why the command was not run at all.
     pub error: Option<String>,
@@ -210,6 +245,13 @@ impl Prepared {
     /// The level it has.
     pub fn level(&self) -> Level {
         self.request.level
+    }
+
+    /// What the command leaves running is part of it: nothing of that is ended, and the end of all is the end of it.
+    pub fn lingering(mut self) -> io::Result<Self> {
+        self.request.lingers = true;
+        self.letter.write(&self.request)?;
+        Ok(self)
     }
 
     /// The command that starts another in the sandbox. Directory, environment, output and process group are the caller's

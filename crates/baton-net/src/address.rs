@@ -27,6 +27,11 @@ pub struct AllowedHost {
 }
 
 impl AllowedHost {
+    /// The host, without its port.
+    pub fn host(&self) -> &str {
+        &self.host
+    }
+
     fn covers(&self, url: &Url) -> bool {
         host_of(url).is_some_and(|host| host == self.host)
             && self.port.is_none_or(|port| url.port_or_known_default() == Some(port))

@@ -75,11 +75,19 @@ impl Background {
     ) -> Result<(u32, Arc<Job>), String> {
         let cwd = process::runs_in(command, &cx.workspace)?;
         self.jobs().check()?;
+        let room = process::enter(cx, true).await.map_err(|error| format!("not started: {error}"))?;
+        if is_kept && room.is_some() {
+            return Err(
+                "not started: what outlives the session cannot be kept in a sandbox. Start it without `keep`, or \
+                        tell the person how to start it"
+                    .to_owned(),
+            );
+        }
         let file = spool::file_for(cx.workspace.outputs(), cx.call.as_str()).await;
         let mut jobs = self.jobs();
         jobs.check()?;
         jobs.since.get_or_insert_with(process::now);
-        let start = Start { command, cwd: &cwd, workspace: &cx.workspace, file, is_kept };
+        let start = Start { command, cwd: &cwd, workspace: &cx.workspace, room, file, is_kept };
         let job =
             Job::start(start).map_err(|error| format!("it could not be started in {}: {error}", cwd.display()))?;
         Ok(jobs.add(job))

@@ -9,9 +9,10 @@ use futures_util::FutureExt;
 use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
 
+use crate::redacting::redacted;
 use crate::shape::{HeadTail, in_words, within_limits};
 use crate::spool::Spool;
-use crate::{Ask, CallContext, Nobody, Outcome, Progress, Registry, Tool, Workspace};
+use crate::{Ask, CallContext, Leave, Nobody, Outcome, Progress, Registry, Tool, Workspace};
 
 /// How many calls run beside each other at most.
 const PARALLEL_MAX: usize = 8;
@@ -75,8 +76,19 @@ impl Executor {
         self.registry.get(&call.tool).is_some_and(|tool| tool.parallel())
     }
 
-    /// Runs one call. Never fails and never panics: what goes wrong is an outcome that the model reads.
+    /// Runs one call that has no leave for anything.
     pub async fn run(&self, call: &ToolUse, cancel: CancellationToken, progress: Progress) -> Outcome {
+        self.run_with(call, Leave::default(), cancel, progress).await
+    }
+
+    /// Runs one call. Never fails and never panics: what goes wrong is an outcome that the model reads.
+    pub async fn run_with(
+        &self,
+        call: &ToolUse,
+        leave: Leave,
+        cancel: CancellationToken,
+        progress: Progress,
+    ) -> Outcome {
         if let Some(raw) = &call.malformed {
             return Outcome::error(malformed(&call.tool, raw));
         }
@@ -91,7 +103,7 @@ impl Executor {
         // Work in other threads that is given up here, or dropped with the turn, is told to stop.
         let _stop = cancel.clone().drop_guard();
         let (workspace, person) = (Arc::clone(&self.workspace), Arc::clone(&self.person));
-        let cx = CallContext { call: call.id.clone(), workspace, cancel, progress, person };
+        let cx = CallContext { call: call.id.clone(), workspace, cancel, progress, person, leave };
         let work = AssertUnwindSafe(tool.run(call.input.clone(), &cx)).catch_unwind();
         let outcome = tokio::select! {
             outcome = work => outcome.unwrap_or_else(|panic| {
@@ -99,7 +111,7 @@ impl Executor {
             }),
             why = self.overdue(tool.as_ref(), &cx.cancel) => Outcome::error(why),
         };
-        self.bounded(call, outcome).await
+        self.bounded(call, redacted(self.workspace.redactor(), outcome)).await
     }
 
     /// Waits until a tool has to be given up; why, for the model. A thread that hangs in the kernel cannot be ended: it is

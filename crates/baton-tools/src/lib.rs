@@ -7,6 +7,7 @@
 
 mod background;
 mod clean;
+mod confinement;
 pub mod edit_match;
 mod executor;
 mod image;
@@ -14,6 +15,7 @@ mod ledger;
 mod page;
 pub mod patch;
 mod process;
+mod redacting;
 mod registry;
 mod regular;
 mod save;
@@ -27,9 +29,10 @@ mod typed;
 mod workspace;
 
 pub use background::{Background, BackgroundProcess};
+pub use confinement::{Confinement, Leave};
 pub use executor::Executor;
 pub use image::{IMAGE_BYTES_MAX, check_image, image_type};
-pub use process::{kill_all_now, protect_memory};
+pub use process::{is_secret_name, kill_all_now, protect_memory};
 pub use registry::Registry;
 pub use snapshot::TakenBack;
 pub use tool::{Ask, CallContext, Nobody, Outcome, Progress, Question, Reply, Tool};

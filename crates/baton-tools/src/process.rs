@@ -4,6 +4,7 @@ mod capture;
 mod environment;
 mod job;
 mod log;
+mod room;
 mod source;
 mod spawn;
 mod tree;
@@ -29,8 +30,10 @@ use source::{Sink, Source};
 use spawn::Shell;
 use tree::Call;
 
+pub use environment::is_secret_name;
 pub(crate) use job::{Job, Start};
 pub(crate) use log::Phase;
+pub(crate) use room::enter;
 pub(crate) use spawn::runs_in;
 pub use tree::kill_all_now;
 pub(crate) use tree::{now, sweep};
@@ -103,6 +106,8 @@ pub(crate) struct Finished {
     pub(crate) leftovers: usize,
     /// How many processes could not be ended.
     pub(crate) survivors: usize,
+    /// What it changed although that is protected; it was put back.
+    pub(crate) restored: Vec<PathBuf>,
     /// The directory the shell ended in, if it told; empty if that was gone.
     pub(crate) cwd: Option<PathBuf>,
     pub(crate) duration: Duration,
@@ -111,11 +116,12 @@ pub(crate) struct Finished {
 /// Runs a command in `cwd` until it and everything it started has ended.
 pub(crate) async fn run(command: &str, cwd: &Path, limits: &Limits, cx: &CallContext) -> io::Result<Finished> {
     let start = Instant::now();
+    let room = room::enter(cx, false).await?;
     let (reader, writer) = io::pipe()?;
     let call = Arc::new(Call::begin(&reader)?);
     let cwd_file = cx.workspace.temp().join(format!("cwd.{}", call.mark()));
     let vars = vec![(CWD_FILE.into(), cwd_file.clone().into())];
-    let shell = Shell { call: &call, workspace: &cx.workspace, cwd, vars, is_kept: false };
+    let shell = Shell { call: &call, workspace: &cx.workspace, cwd, vars, is_kept: false, room: room.as_ref() };
     let child = shell.spawn(&["-c", WRAPPER, "bash", command], writer)?;
     let mut running = Running { child, status: None, source: Source::pipe(reader)?, sink: Capture::new(cx), call };
 
@@ -136,7 +142,10 @@ pub(crate) async fn run(command: &str, cwd: &Path, limits: &Limits, cx: &CallCon
     running.drain(DRAIN_TIME_MAX).await;
     let Running { status, sink, .. } = running;
     let (output, kept) = sink.finish().await;
-    Ok(Finished { ending, status, output, kept, leftovers, survivors, cwd: told(&cwd_file), duration: start.elapsed() })
+    let left = room::leave(room).await?;
+    let (leftovers, restored) = (leftovers + left.leftovers, left.restored);
+    let (cwd, duration) = (told(&cwd_file), start.elapsed());
+    Ok(Finished { ending, status, output, kept, leftovers, survivors, restored, cwd, duration })
 }
 
 /// A command that runs.

@@ -7,6 +7,7 @@ use baton_core::{Access, CallId, Image, ToolSpec};
 use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
 
+use crate::Leave;
 use crate::workspace::Workspace;
 
 /// Something an agent can call.
@@ -45,6 +46,8 @@ pub struct CallContext {
     pub progress: Progress,
     /// Who can be asked.
     pub person: Arc<dyn Ask>,
+    /// What a command may have that others do not.
+    pub leave: Leave,
 }
 
 /// Where a tool can put a question to the person.

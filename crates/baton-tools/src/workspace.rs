@@ -6,9 +6,11 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Component, Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
+use baton_guard::secrets::Redactor;
 use tempfile::TempDir;
 
 use crate::Background;
+use crate::confinement::Confinement;
 use crate::ledger::Ledger;
 use crate::snapshot::Snapshot;
 
@@ -37,6 +39,8 @@ pub struct Workspace {
     ledger: Ledger,
     snapshot: Snapshot,
     background: Background,
+    confinement: Option<Confinement>,
+    redactor: Redactor,
 }
 
 impl Workspace {
@@ -53,6 +57,8 @@ impl Workspace {
             ledger: Ledger::default(),
             snapshot: Snapshot::default(),
             background: Background::default(),
+            confinement: None,
+            redactor: Redactor::new(),
             root,
         })
     }
@@ -75,6 +81,35 @@ impl Workspace {
     pub fn hide_env(mut self, names: impl IntoIterator<Item = String>) -> Self {
         self.hidden_env.extend(names);
         self
+    }
+
+    /// Commands are kept in; without this they are not.
+    #[must_use]
+    pub fn confine(mut self, confinement: Confinement) -> Self {
+        self.confinement = Some(confinement);
+        self
+    }
+
+    /// Knows these secrets, which nobody sees in what tools answer.
+    #[must_use]
+    pub fn redact(mut self, redactor: Redactor) -> Self {
+        self.redactor = redactor;
+        self
+    }
+
+    /// What takes secrets out.
+    pub fn redactor(&self) -> &Redactor {
+        &self.redactor
+    }
+
+    /// What keeps commands in.
+    pub fn confinement(&self) -> Option<&Confinement> {
+        self.confinement.as_ref()
+    }
+
+    /// The project and what was added to it.
+    pub fn dirs(&self) -> impl Iterator<Item = &PathBuf> {
+        std::iter::once(&self.root).chain(&self.extra)
     }
 
     /// The project.

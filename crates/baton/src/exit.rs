@@ -58,6 +58,7 @@ impl From<&Fault> for Exit {
             Area::Cap => Self::Cap,
             Area::Workspace => Self::Workspace,
             Area::Person => Self::NeedsPerson,
+            Area::Sandbox => Self::Sandbox,
             Area::Internal => Self::Internal,
         }
     }

@@ -2,6 +2,7 @@
 
 mod commands;
 mod exit;
+mod guarding;
 mod log;
 mod setup;
 

@@ -7,11 +7,14 @@ use baton_agent::{Environment, ModelSetting, Options, RandomIds, SystemClock, Tu
 use baton_config::{Config, Layer, LayerKind, Places, Project, RootKind, Warning};
 use baton_core::{AgentRole, Area, Clock, EventSource, Fault, IdSource, PermissionMode, SessionId, Tier};
 use baton_guard::credentials::{Keyring, SecretTool, Store};
+use baton_guard::sandbox::SandboxSettings;
+use baton_guard::secrets::Redactor;
 use baton_guard::{Origin, PermissionSettings, Rules};
 use baton_llm::{Budget, Caps, Gate, LlmError, LlmSettings, Marks, Models, Opened, Recording, Tape};
-use baton_tools::{Executor, Reach, Registry, Typed, WebFetch, WebSettings, Workspace};
+use baton_tools::{Confinement, Executor, Reach, Registry, Typed, WebFetch, WebSettings, Workspace};
 
 use crate::Global;
+use crate::guarding::Guarding;
 
 /// Where Baton runs and how it is set up.
 pub struct Setup {
@@ -31,6 +34,10 @@ pub struct Setup {
     pub web: WebSettings,
     /// The permission rules of the settings.
     pub rules: Rules,
+    /// The permission mode of the settings.
+    pub mode: Option<PermissionMode>,
+    /// How commands are kept in.
+    pub sandbox: SandboxSettings,
     /// What is wrong with the settings.
     pub warnings: Vec<Warning>,
     /// The settings files that count, present or not.
@@ -50,8 +57,8 @@ pub struct Request<'a> {
     pub effort: Option<baton_llm::Effort>,
     /// Whether the provider may search the web, if the settings do not say so already.
     pub web_search: bool,
-    /// The permission mode.
-    pub mode: PermissionMode,
+    /// The permission mode, if one was named.
+    pub mode: Option<PermissionMode>,
     /// What ends a turn.
     pub limits: TurnLimits,
     /// Where the traffic with the model is recorded.
@@ -84,14 +91,34 @@ impl Setup {
         let model = reader.section().map_err(unusable)?;
         let limits = reader.section().map_err(unusable)?;
         let web = reader.section().map_err(unusable)?;
-        let rules = rules(reader.each_layer().map_err(unusable)?)?;
+        let sandbox = reader.section().map_err(unusable)?;
+        let permissions: Vec<(LayerKind, PermissionSettings)> = reader.each_layer().map_err(unusable)?;
+        // What a repository says about the mode was not read.
+        let mode = permissions.iter().rev().find_map(|(_, settings)| settings.mode);
+        let rules = rules(permissions)?;
         let warnings = reader.finish();
         let files = files.into_iter().map(|(_, file)| file).collect();
         let add_dirs = global.add_dir.clone();
         let hidden = Vec::new();
         let keyring = SecretTool::find(|name| std::env::var_os(name)).map(|tool| Box::new(tool) as Box<dyn Keyring>);
         let keys = Store::new(&places.state_dir, keyring);
-        Ok(Self { cwd, places, project, llm, model, limits, web, rules, warnings, files, hidden, keys, add_dirs })
+        Ok(Self {
+            cwd,
+            places,
+            project,
+            llm,
+            model,
+            limits,
+            web,
+            rules,
+            mode,
+            sandbox,
+            warnings,
+            files,
+            hidden,
+            keys,
+            add_dirs,
+        })
     }
 
     /// A variable of the environment; a key that it lacks comes from the person's keys.
@@ -124,12 +151,8 @@ impl Setup {
     /// What the person should know before the work begins.
     fn notices(&self) -> Vec<String> {
         let mut notices: Vec<String> = self.warnings.iter().map(ToString::to_string).collect();
-        if self.project.kind == RootKind::TooWide {
+        if self.is_too_wide() {
             notices.push(format!("{} is too wide to work in: Baton stays read-only", self.project.root.display()));
-        }
-        if self.rules != Rules::none() {
-            notices
-                .push("the rules in `permissions` do not bind agents yet: `baton guard check` shows them".to_owned());
         }
         notices.extend(self.keys.list().err().map(|error| format!("the keys of `baton auth` do not count: {error}")));
         notices
@@ -150,10 +173,14 @@ impl Setup {
         let tape = Tape { record: request.record, marks: self.marks(&env)? };
         let Opened { model, recording, notice } = models.open(name, &gate, &self.cwd, &env, tape).map_err(fault)?;
 
-        let mode = if self.project.kind == RootKind::TooWide { PermissionMode::Plan } else { request.mode };
+        let asked = if self.is_too_wide() { Some(PermissionMode::Plan) } else { request.mode };
+        let Guarding { mode, confinement, notice: of_guard } = self.guarding(asked)?;
+        let redactor = self.redactor();
+        let source = EventSource::new(SessionId::fresh(&*ids), Arc::clone(&clock), ids);
+        let permissions = self.permissions(mode, source.session(), clock.clone(), redactor.clone())?;
         let web = WebFetch::new(self.web.clone(), self.llm.network.ca_file.clone());
         let tools = Registry::builtin().with(Typed::new(web));
-        let executor = Executor::new(tools, Arc::new(self.workspace(mode)?));
+        let executor = Executor::new(tools, Arc::new(self.workspace(mode, confinement, redactor)?));
         let environment = Environment {
             cwd: self.cwd.display().to_string(),
             root: self.project.root.display().to_string(),
@@ -172,17 +199,24 @@ impl Setup {
         let process = Budget::new("process", caps(&self.limits));
         let session = Budget::new("session", caps(&request.limits));
         let options = Options {
-            source: EventSource::new(SessionId::fresh(&*ids), clock, ids),
+            source,
             model,
             web_search: wants_search && search.is_ok(),
             gate,
             executor,
-            mode,
+            permissions,
             limits: request.limits,
             budgets: vec![process, session],
             role: AgentRole::default(),
             opening: opening(&environment, &instructions),
-            notices: self.notices().into_iter().chain(notice).chain(instructions.notices).chain(search.err()).collect(),
+            notices: self
+                .notices()
+                .into_iter()
+                .chain(of_guard)
+                .chain(notice)
+                .chain(instructions.notices)
+                .chain(search.err())
+                .collect(),
             answer_schema: None,
             is_attended: false,
         };
@@ -210,7 +244,17 @@ impl Setup {
         self.add_dirs.iter().map(real).collect()
     }
 
-    fn workspace(&self, mode: PermissionMode) -> Result<Workspace, Fault> {
+    /// Whether the project is a home or a whole system.
+    pub fn is_too_wide(&self) -> bool {
+        self.project.kind == RootKind::TooWide
+    }
+
+    fn workspace(
+        &self,
+        mode: PermissionMode,
+        confinement: Option<Confinement>,
+        redactor: Redactor,
+    ) -> Result<Workspace, Fault> {
         let unusable = |dir: &Path, error: std::io::Error| {
             Fault::new(Area::Workspace, Tier::UserFixable, format!("cannot work in {}: {error}", dir.display()))
         };
@@ -219,7 +263,11 @@ impl Setup {
         let mut workspace = Workspace::new(root, self.state_dir()?.join("outputs"), reach)
             .and_then(|workspace| workspace.in_dir(&self.cwd))
             .map_err(|error| unusable(root, error))?
-            .hide_env(self.llm.providers.key_names().chain(self.hidden.clone()));
+            .hide_env(self.llm.providers.key_names().chain(self.hidden.clone()))
+            .redact(redactor);
+        if let Some(confinement) = confinement {
+            workspace = workspace.confine(confinement);
+        }
         for dir in &self.add_dirs {
             let dir = self.cwd.join(dir);
             workspace = workspace.add_dir(&dir).map_err(|error| unusable(&dir, error))?;

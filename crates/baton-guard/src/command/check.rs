@@ -5,6 +5,8 @@ mod files;
 mod git;
 mod network;
 
+pub(super) use network::stays_here;
+
 use super::About;
 use super::expand::{Arg, Known};
 use super::options::Words;

@@ -2,6 +2,7 @@
 
 use baton_core::Access;
 
+use super::check;
 use super::expand::{Arg, Known};
 use super::options::{Effect, Words};
 use super::table::{Class, Entry};
@@ -25,7 +26,11 @@ impl Walker<'_> {
         words: &Words<'_>,
         input: &Flow,
     ) -> Flow {
-        let leaves = matches!(entry.class, Class::Network | Class::Control);
+        let leaves = match entry.class {
+            Class::Control => true,
+            Class::Network => !check::stays_here(words),
+            _ => false,
+        };
         let reason = format!("`{}` {}", escaped(name), entry.reason);
         self.find(Decision::new(entry.level, entry.id.clone(), reason), About::Part(part), leaves);
         let asks = |walker: &mut Self, rule: String, reason: String| {

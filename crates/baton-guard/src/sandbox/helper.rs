@@ -13,12 +13,14 @@ use nix::sys::signal::SigSet;
 use rustix::process::{getppid, set_parent_process_death_signal};
 
 use super::letter::{Letter, Report, Request};
-use super::{Level, init, landlock, namespaces, rights, seccomp};
+use super::{Level, init, landlock, namespaces, network, rights, seccomp};
 
 /// The first argument of the outer process.
 pub(super) const OUTER: &str = "__sandbox";
 /// The first argument of the first process inside.
 pub(super) const INIT: &str = "__sandbox-init";
+/// The only argument of the process that makes a network.
+pub(super) const NETWORK: &str = "__sandbox-network";
 /// The exit code if the sandbox cannot be made. The command may use it, too: the report tells which it was.
 const UNAVAILABLE: i32 = 7;
 
@@ -31,6 +33,8 @@ pub fn helper_mode() -> Option<i32> {
         Some(outer(&args.collect::<Vec<_>>()))
     } else if mode == INIT {
         Some(inner(&args.collect::<Vec<_>>()))
+    } else if mode == NETWORK {
+        Some(network::hold().map_or_else(|error| refuse(None, &error), |()| 0))
     } else {
         None
     }
@@ -51,7 +55,7 @@ fn outer(args: &[OsString]) -> i32 {
 
 fn outer_with(letter: &Letter, command: &[OsString], stdin: bool) -> io::Result<i32> {
     let request: Request = letter.read()?;
-    close_inherited(letter)?;
+    close_inherited(letter, &request.door.unwrap_or_default())?;
     set_parent_process_death_signal(Some(rustix::process::Signal::KILL))?;
     if getppid().map(|pid| pid.as_raw_nonzero().get().cast_unsigned()) != Some(request.parent) {
         return Err(io::Error::other("Baton has ended"));
@@ -86,7 +90,7 @@ fn inner(args: &[OsString]) -> i32 {
         Ok(letter) => letter,
         Err(error) => return refuse(None, &error),
     };
-    let outcome = close_inherited(&letter).and_then(|()| init::run(&letter, numbers[1], command));
+    let outcome = close_inherited(&letter, &[]).and_then(|()| init::run(&letter, numbers[1], command));
     outcome.unwrap_or_else(|error| refuse(Some(&letter), &error))
 }
 
@@ -111,12 +115,12 @@ pub(super) fn cannot_run(program: &OsStr, error: &io::Error) -> i32 {
     if error.kind() == io::ErrorKind::NotFound { 127 } else { 126 }
 }
 
-/// Closes everything but the standard streams and the letter.
-fn close_inherited(letter: &Letter) -> io::Result<()> {
+/// Closes everything but the standard streams, the letter and these.
+fn close_inherited(letter: &Letter, needed: &[i32]) -> io::Result<()> {
     let names: Vec<OsString> =
         fs::read_dir("/proc/self/fd")?.map(|entry| Ok(entry?.file_name())).collect::<io::Result<_>>()?;
     let numbers = names.iter().filter_map(|name| name.to_str()?.parse::<i32>().ok());
-    for number in numbers.filter(|number| *number > 2 && *number != letter.number()) {
+    for number in numbers.filter(|number| *number > 2 && *number != letter.number() && !needed.contains(number)) {
         // The one by which the directory was read is closed already.
         let _ = nix::unistd::close(number);
     }

@@ -48,6 +48,10 @@ pub(super) fn run(letter: &Letter, outer: u32, command: &[OsString]) -> io::Resu
         Err(error) => return Ok(helper::cannot_run(program, &error)),
     };
     let ended = follow(child, &inbox, request.forward)?;
+    while request.lingers && any_left()? {
+        wait_for_signal(&inbox, None)?;
+        while inbox.read_signal()?.is_some() {}
+    }
     let leftovers = end_leftovers(&inbox)?;
     let (code, signal) = match ended {
         WaitStatus::Signaled(_, signal, _) => (128 + signal as i32, Some(signal as i32)),

@@ -18,8 +18,12 @@ pub(super) struct Request {
     pub(super) policy: Policy,
     /// Who asks: the helper ends when it ends.
     pub(super) parent: u32,
+    /// The handles of the network to be joined; without, a new one is made if there is to be one.
+    pub(super) door: Option<[i32; 2]>,
     /// Whether signals that reach the helper are meant for the command.
     pub(super) forward: bool,
+    /// Whether what the command leaves running is part of it, and is waited for.
+    pub(super) lingers: bool,
 }
 
 /// What the helper found.

@@ -16,7 +16,7 @@ use rustix::thread::{CapabilitySet, CapabilitySets, configure_capability_in_ambi
 use super::letter::{Letter, Report, Request};
 use super::mounts::{self, Before};
 use super::policy::Network;
-use super::{helper, loopback};
+use super::{helper, loopback, network};
 
 /// Runs a command in namespaces of its own and ends as it ended.
 pub(super) fn run(letter: &Letter, request: &Request, command: &[OsString], stdin: bool) -> io::Result<i32> {
@@ -25,7 +25,7 @@ pub(super) fn run(letter: &Letter, request: &Request, command: &[OsString], stdi
     // The path of this program may be covered by then; the handle is not.
     let program = File::open("/proc/self/exe")?;
     let signals = block_signals()?;
-    enter(request.policy.network)?;
+    enter(request)?;
     mounts::arrange(&request.policy, before)?;
     keep_for_init()?;
 
@@ -46,31 +46,40 @@ pub(super) fn run(letter: &Letter, request: &Request, command: &[OsString], stdi
     end_like(status, letter)
 }
 
-/// New namespaces of every kind, with this user and nobody else in them.
-fn enter(network: Network) -> io::Result<()> {
-    let (user, group) = (rustix::process::geteuid(), rustix::process::getegid());
-    let mut flags = CloneFlags::CLONE_NEWUSER
-        | CloneFlags::CLONE_NEWNS
+/// Namespaces of every kind, with this user and nobody else in them; new ones, but for a network that is joined.
+fn enter(request: &Request) -> io::Result<()> {
+    let mut flags = CloneFlags::CLONE_NEWNS
         | CloneFlags::CLONE_NEWPID
         | CloneFlags::CLONE_NEWIPC
         | CloneFlags::CLONE_NEWUTS
         | CloneFlags::CLONE_NEWCGROUP;
-    if network == Network::Loopback {
+    if let Some(door) = request.door {
+        network::join(door).map_err(named("join the network"))?;
+        return unshare(flags).map_err(io::Error::from).map_err(named("make namespaces"));
+    }
+    flags |= CloneFlags::CLONE_NEWUSER;
+    if request.policy.network == Network::Loopback {
         flags |= CloneFlags::CLONE_NEWNET;
     }
-    let cannot = |what: &str| {
-        let what = what.to_owned();
-        move |error: io::Error| io::Error::new(error.kind(), format!("cannot {what}: {error}"))
-    };
-    unshare(flags).map_err(io::Error::from).map_err(cannot("make namespaces"))?;
-    fs::write("/proc/self/setgroups", "deny").map_err(cannot("keep groups"))?;
+    make(flags)
+}
+
+/// Makes these namespaces, of which one is for users, with this one in it; brings up the loopback if there is a new one.
+pub(super) fn make(flags: CloneFlags) -> io::Result<()> {
+    let (user, group) = (rustix::process::geteuid(), rustix::process::getegid());
+    unshare(flags).map_err(io::Error::from).map_err(named("make namespaces"))?;
+    fs::write("/proc/self/setgroups", "deny").map_err(named("keep groups"))?;
     let (user, group) = (user.as_raw(), group.as_raw());
-    fs::write("/proc/self/uid_map", format!("{user} {user} 1")).map_err(cannot("map the user"))?;
-    fs::write("/proc/self/gid_map", format!("{group} {group} 1")).map_err(cannot("map the group"))?;
-    if network == Network::Loopback {
-        loopback::bring_up().map_err(cannot("bring up the loopback"))?;
+    fs::write("/proc/self/uid_map", format!("{user} {user} 1")).map_err(named("map the user"))?;
+    fs::write("/proc/self/gid_map", format!("{group} {group} 1")).map_err(named("map the group"))?;
+    if flags.contains(CloneFlags::CLONE_NEWNET) {
+        loopback::bring_up().map_err(named("bring up the loopback"))?;
     }
     Ok(())
+}
+
+fn named(what: &str) -> impl Fn(io::Error) -> io::Error {
+    move |error| io::Error::new(error.kind(), format!("cannot {what}: {error}"))
 }
 
 /// The first process has to mount its own `/proc` and then to drop its rights, so it must have them at first.

@@ -25,7 +25,7 @@ impl Claude {
     /// The lines that an event becomes.
     pub(super) fn lines(&mut self, event: &Event) -> Vec<Value> {
         let line = match &event.body {
-            EventBody::SessionStarted { cwd, model, mode, version, tools } => {
+            EventBody::SessionStarted { cwd, model, mode, version, tools, .. } => {
                 self.model.clone_from(model);
                 json!({
                     "type": "system", "subtype": "init", "cwd": cwd, "tools": tools, "mcp_servers": [], "model": model,

@@ -155,7 +155,9 @@ impl Text {
 
     fn summarise(&self, reason: TurnReason, steps: u32, usage: &Usage, cost: Usd, duration_ms: u64) {
         if self.refused > 0 {
-            say!("{CYAN}hint:{CYAN:#} some calls were refused; allow them with --permission-mode auto");
+            say!(
+                "{CYAN}hint:{CYAN:#} some calls were refused; `baton guard check` says why, a rule or a --permission-mode allows them"
+            );
         }
         let (colour, word) = match reason {
             TurnReason::Done => (GREEN, "done"),

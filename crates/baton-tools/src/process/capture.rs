@@ -8,6 +8,7 @@ use super::source::Sink;
 use crate::CallContext;
 use crate::Progress;
 use crate::clean::Cleaner;
+use crate::redacting::Redacting;
 use crate::shape::{HeadTail, Shaped};
 use crate::spool::{Kept, Spool};
 
@@ -18,6 +19,7 @@ const REPORT_BYTES_MAX: usize = 16 * 1024;
 /// The output of one command.
 pub(super) struct Capture {
     cleaner: Cleaner,
+    redacting: Redacting,
     shaper: HeadTail,
     spool: Spool,
     progress: Progress,
@@ -32,6 +34,7 @@ impl Capture {
     pub(super) fn new(cx: &CallContext) -> Self {
         Self {
             cleaner: Cleaner::default(),
+            redacting: Redacting::new(cx.workspace.redactor()),
             shaper: HeadTail::default(),
             spool: Spool::new(cx.workspace.outputs(), cx.call.as_str()),
             progress: cx.progress.clone(),
@@ -96,8 +99,14 @@ impl Capture {
     pub(super) async fn finish(mut self) -> (Shaped, Kept) {
         let mut text = String::new();
         std::mem::take(&mut self.cleaner).finish(&mut text);
-        self.keep(&text).await;
-        (self.shaper.finish(), self.spool.finish().await)
+        let mut text = self.redacting.push(&text);
+        let Self { redacting, mut shaper, mut spool, .. } = self;
+        text += &redacting.finish();
+        if !text.is_empty() {
+            shaper.push(&text);
+            spool.push(&text, shaper.is_cut()).await;
+        }
+        (shaper.finish(), spool.finish().await)
     }
 }
 
@@ -106,6 +115,7 @@ impl Sink for Capture {
         let mut text = String::with_capacity(bytes.len());
         self.cleaner.push(bytes, &mut text);
         self.watch(&text);
+        let text = self.redacting.push(&text);
         self.keep(&text).await;
         self.report(&text);
     }

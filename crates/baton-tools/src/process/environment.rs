@@ -14,7 +14,7 @@ pub(crate) fn child_environment(
     hidden: &[String],
 ) -> Vec<(OsString, OsString)> {
     vars.into_iter()
-        .filter(|(name, _)| !is_secret(&name.to_string_lossy()))
+        .filter(|(name, _)| !is_secret_name(&name.to_string_lossy()))
         .filter(|(name, _)| hidden.iter().all(|hidden| name != hidden.as_str()))
         .filter(|(name, _)| SETTINGS.iter().all(|(setting, _)| name != setting))
         .chain(SETTINGS.map(|(name, value)| (name.into(), value.into())))
@@ -22,7 +22,7 @@ pub(crate) fn child_environment(
 }
 
 /// Whether a variable of this name may carry a secret. Judges whole words, so that `TOKENIZERS_PARALLELISM` is none.
-fn is_secret(name: &str) -> bool {
+pub fn is_secret_name(name: &str) -> bool {
     /// Families that belong to providers, or to Baton.
     const FAMILIES: [&str; 6] = ["AWS", "ANTHROPIC", "OPENAI", "GEMINI", "BATON", "AZURE"];
     /// Words that tell a secret wherever they stand, also as the end of a longer word (`PGPASSWORD`, `AUTHTOKEN`).

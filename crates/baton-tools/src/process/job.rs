@@ -10,12 +10,14 @@ use std::process::Stdio;
 use std::sync::Arc;
 use std::time::Duration;
 
+use baton_guard::sandbox::Prepared;
 use rustix::process::Signal;
 use tokio::process::Child;
 use tokio::time::{Instant, MissedTickBehavior, interval_at, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::log::{Log, Phase, Recorder};
+use super::room;
 use super::source::Source;
 use super::spawn::{Shell, shell};
 use super::tree::{self, Call};
@@ -36,6 +38,8 @@ pub(crate) struct Start<'a> {
     pub(crate) command: &'a str,
     pub(crate) cwd: &'a Path,
     pub(crate) workspace: &'a Workspace,
+    /// What keeps it in.
+    pub(crate) room: Option<Prepared>,
     /// Where its output is kept; an error if it cannot be.
     pub(crate) file: io::Result<(File, PathBuf)>,
     /// Whether it outlives Baton.
@@ -71,8 +75,8 @@ impl Job {
             Err(error) if start.is_kept => return Err(error),
             Err(_) => (None, Source::pipe(reader)?, None),
         };
-        let Start { command, cwd, workspace, is_kept, .. } = start;
-        let shell = Shell { call: &call, workspace, cwd, vars: Vec::new(), is_kept };
+        let Start { command, cwd, workspace, room, is_kept, .. } = start;
+        let shell = Shell { call: &call, workspace, cwd, vars: Vec::new(), is_kept, room: room.as_ref() };
         let child = shell.spawn(&["-c", command, "bash"], writer)?;
         let job = Self {
             command: command.to_owned(),
@@ -83,9 +87,9 @@ impl Job {
             log: Arc::default(),
             stop: CancellationToken::new(),
         };
-        let sink = Recorder::new(Arc::clone(&job.log), spool);
+        let sink = Recorder::new(Arc::clone(&job.log), spool, workspace.redactor());
         let running = Running { child, status: None, source, sink, call };
-        tokio::spawn(running.follow_job(scribe, job.stop.clone()));
+        tokio::spawn(running.follow_job(scribe, room, job.stop.clone()));
         Ok(job)
     }
 
@@ -103,7 +107,7 @@ impl Job {
 
 impl Running<Recorder> {
     /// Follows a job until it has ended by itself or has been ended.
-    async fn follow_job(mut self, scribe: Option<Child>, stop: CancellationToken) {
+    async fn follow_job(mut self, scribe: Option<Child>, room: Option<Prepared>, stop: CancellationToken) {
         let began = Instant::now();
         let is_killed = self.watch_job(&stop).await;
         // It fails only if the shell cannot be waited for: then its status stays unknown.
@@ -114,6 +118,8 @@ impl Running<Recorder> {
             drop(timeout(DRAIN_TIME_MAX, scribe.wait()).await);
         }
         self.drain(DRAIN_TIME_MAX).await;
+        // What is protected was put back if it was changed. If there was no sandbox, the helper said so in the output.
+        drop(room::leave(room).await);
         let phase = Phase::Ended { status: self.status, is_killed, survivors, after: began.elapsed() };
         self.sink.finish(phase).await;
     }

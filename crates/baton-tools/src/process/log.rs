@@ -5,12 +5,14 @@ use std::process::ExitStatus;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use baton_guard::secrets::Redactor;
 use regex::Regex;
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout_at};
 
 use super::source::Sink;
 use crate::clean::Cleaner;
+use crate::redacting::Redacting;
 use crate::shape::{HeadTail, Shaped};
 use crate::spool::{FILE_MAX, Spool};
 
@@ -192,15 +194,15 @@ impl State {
     }
 }
 
-/// Writes a log, and a file unless somebody else does that.
+/// Writes a log, and a file unless somebody else does that. What is read of the log loses its secrets with the result.
 pub(super) struct Recorder {
     log: Arc<Log>,
-    spool: Option<Spool>,
+    spool: Option<(Spool, Redacting)>,
 }
 
 impl Recorder {
-    pub(super) fn new(log: Arc<Log>, spool: Option<Spool>) -> Self {
-        Self { log, spool }
+    pub(super) fn new(log: Arc<Log>, spool: Option<Spool>, redactor: &Redactor) -> Self {
+        Self { log, spool: spool.map(|spool| (spool, Redacting::new(redactor))) }
     }
 
     /// The shell has ended, and what it started has not.
@@ -214,7 +216,8 @@ impl Recorder {
     /// Nothing more will come, and this has become of the process.
     pub(super) async fn finish(self, phase: Phase) {
         let text = self.log.state().finish();
-        if let Some(mut spool) = self.spool {
+        if let Some((mut spool, mut redacting)) = self.spool {
+            let text = redacting.push(&text) + &redacting.finish();
             spool.push(&text, true).await;
             // Where it is was told at the beginning.
             spool.finish().await;
@@ -226,8 +229,8 @@ impl Recorder {
 impl Sink for Recorder {
     async fn take(&mut self, bytes: &[u8]) {
         let text = self.log.change(|state| state.push(bytes));
-        if let Some(spool) = &mut self.spool {
-            spool.push(&text, true).await;
+        if let Some((spool, redacting)) = &mut self.spool {
+            spool.push(&redacting.push(&text), true).await;
         }
     }
 }

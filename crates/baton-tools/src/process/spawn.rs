@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::LazyLock;
 
+use baton_guard::sandbox::{Prepared, may_have};
 use tokio::process::{Child, Command};
 
 use super::environment::child_environment;
@@ -43,26 +44,33 @@ pub(super) struct Shell<'a> {
     /// Whether it outlives Baton: then it is in a session of its own, out of reach of what ends a terminal, and does not
     /// use a directory that goes with ours.
     pub(super) is_kept: bool,
+    /// What keeps it in; nothing, if it is let out.
+    pub(super) room: Option<&'a Prepared>,
 }
 
 impl Shell<'_> {
-    /// Starts it with these arguments; both its outputs go to the pipe, in order.
+    /// Starts it with these arguments; both its outputs go to the pipe, in order. Not from a thread that may end before it:
+    /// what keeps it in ends it then.
     pub(super) fn spawn<A: AsRef<OsStr>>(self, args: &[A], pipe: PipeWriter) -> io::Result<Child> {
         let mut environment = child_environment(std::env::vars_os(), self.workspace.hidden_env());
+        if self.room.is_some() {
+            environment.retain(|(name, _)| name.to_str().is_some_and(may_have));
+        }
         environment.push((MARK.into(), self.call.mark().into()));
         environment.extend(self.vars);
         if !self.is_kept {
             environment.push(("TMPDIR".into(), self.workspace.temp().into()));
         }
-        let child = shell(self.is_kept)
-            .args(args)
-            .current_dir(self.cwd)
-            .env_clear()
-            .envs(environment)
-            .stdin(Stdio::null())
-            .stdout(pipe.try_clone()?)
-            .stderr(pipe)
-            .spawn()?;
+        let mut command = match self.room {
+            Some(room) => confined(room, args)?,
+            None => {
+                let mut command = shell(self.is_kept);
+                command.args(args).stdin(Stdio::null());
+                command
+            }
+        };
+        command.current_dir(self.cwd).env_clear().envs(environment).stdout(pipe.try_clone()?).stderr(pipe);
+        let child = command.spawn()?;
         self.call.started(child.id());
         Ok(child)
     }
@@ -83,6 +91,13 @@ pub(super) fn shell(own_session: bool) -> Command {
             command
         }
     }
+}
+
+/// The shell in its room, in a process group that the helper leads. What it reads is the helper's to say.
+fn confined<A: AsRef<OsStr>>(room: &Prepared, args: &[A]) -> io::Result<Command> {
+    let mut command = Command::from(room.command(&*SHELL, args)?);
+    command.process_group(0);
+    Ok(command)
 }
 
 /// Bash, or what there is.

@@ -51,8 +51,9 @@ impl TypedTool for Bash {
 
 /// Goes where the command went. Says so if there is nothing any more.
 fn follow(cwd: &Path, workspace: &Workspace) -> Option<String> {
+    let cwd = workspace.confinement().map_or_else(|| cwd.to_owned(), |confinement| confinement.outside(cwd, workspace));
     let there = cwd.is_absolute() && cwd.is_dir();
-    workspace.set_cwd(if there { cwd } else { workspace.root() }.to_owned());
+    workspace.set_cwd(if there { cwd } else { workspace.root().to_owned() });
     (!there).then(|| format!("the working directory is gone; it is {} now", workspace.root().display()))
 }
 
@@ -69,6 +70,10 @@ fn outcome(finished: Finished, limits: &Limits, gone: Option<String>) -> Outcome
     }
     if finished.leftovers > 0 {
         notes.push(format!("ended {} that ran on in the background", processes(finished.leftovers)));
+    }
+    if !finished.restored.is_empty() {
+        let paths: Vec<_> = finished.restored.iter().map(|path| path.display().to_string()).collect();
+        notes.push(format!("no command may change these, so they were put back: {}", paths.join(", ")));
     }
     if finished.survivors > 0 {
         notes.push(format!("{} could not be ended", processes(finished.survivors)));

@@ -86,7 +86,10 @@ fn rehearse(global: &Global, args: &Args, repository: &Path, temp: &Path) -> Res
     std::fs::write(&script, SCRIPT).map_err(|error| unusable(&error))?;
     let model = format!("script/{}", script.display());
     let limits = TurnLimits::default();
-    let mode = PermissionMode::Auto;
+    // The commands of the sample are known, so it goes on where there is no sandbox.
+    setup.mode = None;
+    let is_held = setup.guarding(None)?.mode == PermissionMode::Auto;
+    let mode = Some(if is_held { PermissionMode::Auto } else { PermissionMode::Yolo });
     let request = Request { model: Some(&model), effort: None, web_search: false, mode, limits, record: None };
     block_on(async {
         let mut signals = Signals::new().map_err(|error| unusable(&error))?;

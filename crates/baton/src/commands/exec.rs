@@ -49,9 +49,9 @@ pub struct Args {
     /// Keep the traffic with the model in a new file; -m cassette/FILE replays it without key or network
     #[arg(long, value_name = "FILE")]
     record: Option<PathBuf>,
-    /// What may be done unasked: ask, accept-edits, plan, auto, deny, yolo
-    #[arg(long, value_name = "MODE", default_value = "ask")]
-    permission_mode: PermissionMode,
+    /// What may be done unasked: ask, accept-edits, plan, auto, deny, yolo [default: auto where there is a sandbox]
+    #[arg(long, value_name = "MODE")]
+    permission_mode: Option<PermissionMode>,
     /// Let the provider search the web by itself, where it can
     #[arg(long)]
     web_search: bool,

@@ -72,7 +72,7 @@ pub fn run(global: &Global, args: &Args) -> Result<Exit, Fault> {
     let Some((program, arguments)) = args.command.split_first() else {
         return Err(Fault::input("there is no command to run"));
     };
-    let mut prepared = sandbox.prepare(&policy).map_err(internal)?;
+    let mut prepared = sandbox.prepare_alone(&policy).map_err(internal)?;
     let vars =
         std::env::vars_os().filter(|(name, _)| name.to_str().is_some_and(|name| may_have(name) && name != "TMPDIR"));
     let vars = vars.chain([("TMPDIR".into(), temp.path().into())]);

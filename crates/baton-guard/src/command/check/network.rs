@@ -1,8 +1,26 @@
 //! Checks of what reaches other machines: data that would leave, programs that would come.
 
+use super::super::expand::{Arg, Known};
+use super::super::options::Words;
 use super::super::walk::Walker;
 use super::Call;
 use crate::path::escaped;
+
+/// Whether a program is told to reach this machine and no other: by names that mean it everywhere.
+pub(in crate::command) fn stays_here(words: &Words<'_>) -> bool {
+    let is_here = |arg: &Arg| {
+        let rest = arg.text.strip_prefix("http://").or_else(|| arg.text.strip_prefix("https://")).unwrap_or(&arg.text);
+        let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
+        let host = authority.rsplit_once(':').map_or(authority, |(host, _)| host);
+        arg.known == Known::Exactly && !arg.glob && matches!(host, "localhost" | "127.0.0.1" | "[::1]")
+    };
+    let is_port = |arg: &Arg| arg.known == Known::Exactly && arg.text.parse::<u16>().is_ok();
+    // A value of an option may be an address as well.
+    let is_plain = |arg: &Arg| arg.known != Known::Guess && !arg.text.contains("://") && !arg.text.contains('.');
+    words.operands.iter().any(is_here)
+        && words.operands.iter().all(|arg| is_here(arg) || is_port(arg))
+        && words.values.iter().all(|arg| is_here(arg) || is_plain(arg))
+}
 
 impl Walker<'_> {
     /// What every program that reaches the network is checked for.

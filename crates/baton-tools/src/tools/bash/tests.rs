@@ -31,6 +31,7 @@ impl Scene {
             cancel: CancellationToken::new(),
             progress: Progress::none(),
             person: Arc::new(crate::Nobody),
+            leave: crate::Leave::default(),
         };
         Self { dir, cx, limits: Limits::default() }
     }

@@ -120,13 +120,8 @@ impl Guard {
 pub fn run(global: &Global, args: &Args) -> Result<Exit, Fault> {
     let setup = Setup::new(global)?;
     let scope = Scope {
-        root: setup.project.root.clone(),
-        cwd: setup.cwd.clone(),
-        home: std::env::home_dir().unwrap_or_default(),
-        added: setup.added_dirs()?,
-        own: vec![setup.places.config_dir.clone(), setup.places.state_dir.clone()],
-        readable: Vec::new(),
         writable: (!args.scope.is_empty()).then(|| args.scope.iter().map(|glob| Pattern::new(glob)).collect()),
+        ..setup.scope()?
     };
     let guard = Guard { mode: args.mode, rules: setup.rules, context: Context { scope, sandboxed: args.sandboxed } };
     let What { command, read, write, batch } = &args.what;

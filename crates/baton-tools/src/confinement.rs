@@ -1,0 +1,79 @@
+//! Confinement: what the kernel keeps the commands of a workspace from, and what one command is let out for.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use baton_guard::sandbox::{self, Level, Network, Policy, Prepared, Sandbox};
+
+use crate::Workspace;
+
+/// How the commands of a workspace are kept in.
+#[derive(Debug, Default)]
+pub struct Confinement {
+    /// Makes the sandboxes.
+    pub sandbox: Sandbox,
+    /// The person's home, whose secrets are hidden.
+    pub home: Option<PathBuf>,
+    /// Where cargo keeps its files, if not in the home.
+    pub cargo_home: Option<PathBuf>,
+    /// Baton's own settings and state, which are hidden.
+    pub own: Vec<PathBuf>,
+    /// Directories that commands may write besides the workspace.
+    pub writable: Vec<PathBuf>,
+    /// Whether commands write nothing but temporary files.
+    pub is_read_only: bool,
+}
+
+/// What one command may have that commands do not have otherwise: a person said yes, or a rule did.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Leave {
+    /// The network.
+    pub network: bool,
+    /// Writing to these, which lie outside. What is not there yet is made in the nearest directory that is.
+    pub writable: Vec<PathBuf>,
+    /// Everything: it is not kept in at all.
+    pub everything: bool,
+}
+
+impl Confinement {
+    /// How well commands are kept in. Blocks for a moment the first time.
+    pub fn level(&self) -> Level {
+        self.sandbox.found().level
+    }
+
+    /// Gets a sandbox ready for one command. Blocks for a moment.
+    pub(crate) fn prepare(&self, workspace: &Workspace, leave: &Leave) -> io::Result<Prepared> {
+        let dirs: Vec<PathBuf> = if self.is_read_only { Vec::new() } else { workspace.dirs().cloned().collect() };
+        let mut policy = Policy::of(&sandbox::Workspace {
+            dirs: &dirs,
+            temp: workspace.temp(),
+            home: self.home.as_deref(),
+            cargo_home: self.cargo_home.as_deref(),
+            own: &self.own,
+            readable: &[workspace.outputs().to_owned()],
+            network: if leave.network { Network::Host } else { Network::Loopback },
+        });
+        if !self.is_read_only {
+            policy.writable.extend(self.writable.iter().filter(|dir| dir.is_dir()).cloned());
+        }
+        policy.writable.extend(leave.writable.iter().filter_map(|path| existing(path)));
+        self.sandbox.prepare(&policy)
+    }
+
+    /// The directory that a command means by this one. Inside, `/tmp` is the session's own.
+    pub(crate) fn outside(&self, dir: &Path, workspace: &Workspace) -> PathBuf {
+        let is_real = workspace.dirs().any(|real| dir.starts_with(real)) || dir.starts_with(workspace.temp());
+        let inner = ["/tmp", "/var/tmp"].iter().find_map(|temp| dir.strip_prefix(temp).ok());
+        match inner {
+            Some(inner) if !is_real && self.level() == Level::Namespaces => workspace.temp().join(inner),
+            _ => dir.to_owned(),
+        }
+    }
+}
+
+/// The directory that has to be writable for this path to be written.
+fn existing(path: &Path) -> Option<PathBuf> {
+    let dir = path.ancestors().skip(usize::from(!path.is_dir())).find(|dir| dir.is_dir())?;
+    // A whole system or a whole home is never meant.
+    dir.parent().map(|_| dir.to_owned()).filter(|dir| std::env::home_dir().as_ref() != Some(dir))
+}

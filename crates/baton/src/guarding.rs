@@ -1,0 +1,123 @@
+//! Wiring of the guard: the mode, the rules, the place, the sandbox, the secrets and the record of a conversation.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use baton_agent::{Permissions, Record};
+use baton_core::{Area, Clock, Fault, PermissionMode, SessionId, Tier};
+use baton_guard::audit::Audit;
+use baton_guard::sandbox::{Level, Sandbox};
+use baton_guard::secrets::Redactor;
+use baton_guard::{Origin, PermissionSettings, Scope};
+use baton_tools::{Confinement, is_secret_name};
+
+use crate::commands::sandbox::{HINT, unavailable};
+use crate::setup::Setup;
+
+/// The mode of a conversation, and what keeps its commands in.
+pub struct Guarding {
+    /// How much may be done unasked.
+    pub mode: PermissionMode,
+    /// What keeps commands in.
+    pub confinement: Option<Confinement>,
+    /// What the person should know about that.
+    pub notice: Option<String>,
+}
+
+impl Setup {
+    /// Decides on the mode, and on the sandbox that it needs. Asking for a mode that needs one where there is none is a
+    /// fault: nothing ever runs with less than what was asked for.
+    pub fn guarding(&self, asked: Option<PermissionMode>) -> Result<Guarding, Fault> {
+        let asked = asked.or(self.mode);
+        if asked == Some(PermissionMode::Yolo) {
+            return Ok(Guarding { mode: PermissionMode::Yolo, confinement: None, notice: None });
+        }
+        let confinement = self.confinement(asked == Some(PermissionMode::Plan) || self.is_too_wide());
+        let is_held = confinement.level() != Level::None;
+        let missing = || unavailable(confinement.sandbox.found());
+        match asked {
+            Some(PermissionMode::Auto) if !is_held => {
+                let hint =
+                    format!("{HINT}; or let every command be refused with --permission-mode ask, or run without");
+                let hint = format!("{hint} one with --permission-mode yolo");
+                Err(Fault::new(Area::Sandbox, Tier::UserFixable, missing()).hint(hint))
+            }
+            None if !is_held => {
+                let notice = format!("{}, so every command has to be asked for", missing());
+                Ok(Guarding { mode: PermissionMode::Ask, confinement: Some(confinement), notice: Some(notice) })
+            }
+            asked => {
+                let mode = asked.unwrap_or(PermissionMode::Auto);
+                Ok(Guarding { mode, confinement: Some(confinement), notice: None })
+            }
+        }
+    }
+
+    fn confinement(&self, is_read_only: bool) -> Confinement {
+        Confinement {
+            sandbox: match self.sandbox.level {
+                None => Sandbox::new(),
+                Some(level) => Sandbox::only(level),
+            },
+            home: self.places.home.clone(),
+            cargo_home: std::env::var_os("CARGO_HOME").map(PathBuf::from),
+            own: self.own_dirs(),
+            writable: self.sandbox.write.iter().map(|dir| self.in_home(dir)).collect(),
+            is_read_only,
+        }
+    }
+
+    fn in_home(&self, dir: &Path) -> PathBuf {
+        match (dir.strip_prefix("~"), &self.places.home) {
+            (Ok(rest), Some(home)) => home.join(rest),
+            _ => dir.to_owned(),
+        }
+    }
+
+    /// Where the agent works, for the guard.
+    pub fn scope(&self) -> Result<Scope, Fault> {
+        Ok(Scope {
+            root: self.project.root.clone(),
+            cwd: self.cwd.clone(),
+            home: self.places.home.clone().unwrap_or_default(),
+            added: self.added_dirs()?,
+            own: self.own_dirs(),
+            readable: Vec::new(),
+            writable: None,
+        })
+    }
+
+    fn own_dirs(&self) -> Vec<PathBuf> {
+        vec![self.places.state_dir.clone(), self.places.config_dir.clone()]
+    }
+
+    /// Knows the keys of providers, and the values of variables whose names tell a secret.
+    pub fn redactor(&self) -> Redactor {
+        let keys = self.llm.providers.keys(&|name| self.env(name)).into_iter().map(|(_, key)| key);
+        let of_env = std::env::vars_os().filter_map(|(name, value)| {
+            let value = value.into_string().ok()?;
+            is_secret_name(name.to_str()?).then_some(value)
+        });
+        Redactor::knowing(keys.chain(of_env))
+    }
+
+    /// What a conversation may do, and where that is written down.
+    pub fn permissions(
+        &self,
+        mode: PermissionMode,
+        session: &SessionId,
+        clock: Arc<dyn Clock>,
+        redactor: Redactor,
+    ) -> Result<Permissions, Fault> {
+        let mut rules = self.rules.clone();
+        // Who lets a private host be fetched from has said that it may be.
+        let hosts = self.web.allow_private.iter().map(|host| format!("WebFetch(domain:{})", host.host()));
+        let settings = PermissionSettings { allow: hosts.collect(), ..PermissionSettings::default() };
+        rules.add(&settings, Origin::Trusted).map_err(|error| Fault::input(error.to_string()))?;
+        let mut scope = self.scope()?;
+        scope.readable.push(self.state_dir()?.join("outputs"));
+        let audit = Audit::new(&self.places.state_dir, &self.project.id, redactor);
+        let record = Some(Record::new(audit, clock, format!("main {session}")));
+        Ok(Permissions { mode, rules, scope, record, rule_book: None })
+    }
+}
