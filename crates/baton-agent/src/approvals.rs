@@ -90,19 +90,14 @@ impl Approvals {
         }
     }
 
-    /// Answers the questions about calls that this function has an answer for by now.
-    pub(crate) fn settle(&self, answer: impl Fn(&ToolUse, Access) -> Option<Answer>) {
-        let answers: Vec<_> = self
-            .waiting()
-            .iter()
-            .filter_map(|(approval, waiting)| {
-                let (call, access) = waiting.about.as_ref()?;
-                Some((approval.clone(), answer(call, *access)?))
-            })
-            .collect();
-        for (approval, answer) in answers {
-            self.answer(&approval, answer);
-        }
+    /// The calls that wait for leave to run.
+    pub(crate) fn pending(&self) -> Vec<(ApprovalId, ToolUse, Access)> {
+        let waiting = self.waiting();
+        let pending = waiting.iter().filter_map(|(approval, waiting)| {
+            let (call, access) = waiting.about.clone()?;
+            Some((approval.clone(), call, access))
+        });
+        pending.collect()
     }
 
     fn waiting(&self) -> MutexGuard<'_, HashMap<ApprovalId, Waiting>> {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use baton_core::{Access, Answer, Area, EventBody, Fault, ItemId, Tier, ToolResult, ToolUse, TurnReason};
 use baton_guard::{self as guard, audit};
-use baton_tools::{Leave, Outcome, Progress};
+use baton_tools::{Outcome, Permit, Progress};
 use futures_util::future::join_all;
 use serde_json::Value;
 use tokio::time::Instant;
@@ -140,12 +140,12 @@ impl Agent {
         let access = self.executor.registry().get(&call.tool).map_or(Access::Read, |tool| tool.access());
         let outcome = match self.permit(call, access, verdict, cancel).await {
             Err(why) => Outcome::error(why),
-            Ok(leave) => {
+            Ok(permit) => {
                 let (events, item, id) = (self.events.clone(), item.clone(), call.id.clone());
                 let progress = Progress::new(move |text| {
                     events.emit_if_room(&item, EventBody::ToolUpdated { call: id.clone(), text });
                 });
-                let outcome = self.executor.run_with(call, leave, cancel.clone(), progress).await;
+                let outcome = self.executor.run_with(call, permit, cancel.clone(), progress).await;
                 let is_out = !cancel.is_cancelled() && self.watch().ran(call, access, &outcome);
                 if is_out { self.strike_out(call, outcome).await } else { outcome }
             }
@@ -160,10 +160,10 @@ impl Agent {
         access: Access,
         verdict: &Verdict,
         cancel: &CancellationToken,
-    ) -> Result<Leave, String> {
+    ) -> Result<Permit, String> {
         // What cannot be run anyway is answered by the executor.
         if call.malformed.is_some() || self.executor.registry().get(&call.tool).is_none() {
-            return Ok(Leave::default());
+            return Ok(Permit::default());
         }
         let permitted = tokio::select! {
             permitted = self.allowed(call, access, verdict) => permitted,
@@ -179,7 +179,7 @@ impl Agent {
             self.watch().stopped = Some(why.clone());
             return Err(format!("not run: it could not be written down in the audit log: {why}"));
         }
-        permitted.map(|(leave, _)| leave)
+        permitted.map(|(permit, _)| permit)
     }
 
     /// Asks everybody who can forbid a call: the guard, the watch over what repeats itself, and the person where those want
@@ -189,11 +189,11 @@ impl Agent {
         call: &ToolUse,
         access: Access,
         verdict: &Verdict,
-    ) -> Result<(Leave, audit::Decision), String> {
+    ) -> Result<(Permit, audit::Decision), String> {
         if access != Access::Read && self.watch().strikes.is_out() {
             return Err(STRUCK_OUT.to_owned());
         }
-        let judged = self.guard.judge(call, access, self.executor.workspace().cwd());
+        let judged = self.judge(call, access).await;
         let decided = match judged.decision.verdict {
             guard::Verdict::Allow => audit::Decision::Allowed,
             guard::Verdict::Deny => {
@@ -205,7 +205,20 @@ impl Agent {
             }
         };
         self.repeats(call, access, verdict).await?;
-        Ok((judged.leave, decided))
+        Ok((judged.permit, decided))
+    }
+
+    /// What the guard says. Where files are concerned it looks at them, off this thread.
+    async fn judge(&self, call: &ToolUse, access: Access) -> Judgement {
+        let (guard, workspace, call) = (Arc::clone(&self.guard), Arc::clone(self.executor.workspace()), call.clone());
+        let judge = move || guard.judge(&call, access, workspace.guard(), workspace.cwd());
+        if access == Access::Execute {
+            return judge();
+        }
+        match tokio::task::spawn_blocking(judge).await {
+            Ok(judged) => judged,
+            Err(failed) => std::panic::resume_unwind(failed.into_panic()),
+        }
     }
 
     /// Asks the person about a call that the guard does not decide about.
@@ -222,17 +235,19 @@ impl Agent {
                     self.events.emit_lone(EventBody::Noticed { text }).await;
                 }
                 // Other questions may be answered by that.
-                let cwd = self.executor.workspace().cwd();
-                self.approvals.settle(|call, access| {
-                    let judged = self.guard.judge(call, access, cwd.clone());
-                    (judged.decision.verdict == guard::Verdict::Allow).then_some(Answer::Once)
-                });
+                for (approval, call, access) in self.approvals.pending() {
+                    if self.judge(&call, access).await.decision.verdict == guard::Verdict::Allow {
+                        self.approvals.answer(&approval, Answer::Once);
+                    }
+                }
                 Ok(())
             }
             Some(answer @ (Answer::Reject { .. } | Answer::Text { .. })) => {
                 self.watch().is_rejected = true;
-                let another = || Answer::Reject { reason: Some("another call was rejected".to_owned()) };
-                self.approvals.settle(|_, _| Some(another()));
+                for (approval, ..) in self.approvals.pending() {
+                    let reason = Some("another call was rejected".to_owned());
+                    self.approvals.answer(&approval, Answer::Reject { reason });
+                }
                 Err(rejected(answer))
             }
         }

@@ -120,7 +120,7 @@ async fn run(options: Options, mut inbox: mpsc::Receiver<Op>, sender: mpsc::Send
     let approvals = Arc::new(Approvals::new(events.clone(), options.is_attended));
     let background = options.executor.workspace().background().clone();
     let request = first_request(&options);
-    let Permissions { mode, rules, scope, record, rule_book } = options.permissions;
+    let Permissions { mode, rules, record, rule_book } = options.permissions;
     let is_sandboxed = sandbox(&options.executor) != Level::None;
     let mut agent = Agent {
         request,
@@ -128,7 +128,7 @@ async fn run(options: Options, mut inbox: mpsc::Receiver<Op>, sender: mpsc::Send
         model: options.model,
         gate: options.gate,
         executor: options.executor.with_person(approvals.clone()),
-        guard: Guard::new(mode, scope, rules, is_sandboxed, rule_book),
+        guard: Arc::new(Guard::new(mode, rules, is_sandboxed, rule_book)),
         record,
         limits: options.limits,
         budgets: options.budgets,

@@ -1,16 +1,16 @@
 //! Permission: what the guard says about a call, before it runs, and what a person's answers have added to that.
 
 use std::collections::HashSet;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use baton_core::{Access, PermissionMode, ToolUse};
 use baton_guard::path::escaped;
 use baton_guard::{
-    About, Analysis, Call, Context, Decision, Origin, PermissionSettings, Rules, Scope, Verdict, analyse, evaluate,
-    evaluate_command, propose,
+    About, Analysis, Call, Context, Decision, Grant, Judged, Origin, PathGuard, PermissionSettings, Rules, Scope,
+    Verdict, analyse, evaluate, evaluate_command, propose,
 };
-use baton_tools::Leave;
+use baton_tools::{Leave, Permit};
 use serde_json::Value;
 
 use crate::record::Record;
@@ -25,8 +25,6 @@ pub struct Permissions {
     pub mode: PermissionMode,
     /// The rules of all layers.
     pub rules: Rules,
-    /// Where it works.
-    pub scope: Scope,
     /// Where every call is written down before it runs.
     pub record: Option<Record>,
     /// Keeps the rules of people who answer "always".
@@ -34,9 +32,9 @@ pub struct Permissions {
 }
 
 impl Permissions {
-    /// Those of this mode in this place, without rules and without a record.
-    pub fn of(mode: PermissionMode, scope: Scope) -> Self {
-        Self { mode, rules: Rules::none(), scope, record: None, rule_book: None }
+    /// Those of this mode, without rules and without a record.
+    pub fn of(mode: PermissionMode) -> Self {
+        Self { mode, rules: Rules::none(), record: None, rule_book: None }
     }
 }
 
@@ -53,13 +51,12 @@ pub(crate) struct Judgement {
     /// The narrowest rules that would allow it from now on.
     pub(crate) rules: Vec<String>,
     /// What it is to have if it runs.
-    pub(crate) leave: Leave,
+    pub(crate) permit: Permit,
 }
 
 /// The permissions of a running agent.
 pub(crate) struct Guard {
     mode: PermissionMode,
-    scope: Scope,
     is_sandboxed: bool,
     rules: Mutex<Rules>,
     /// Calls that were allowed as they are, since no rule could say them.
@@ -70,30 +67,45 @@ pub(crate) struct Guard {
 impl Guard {
     pub(crate) fn new(
         mode: PermissionMode,
-        scope: Scope,
         rules: Rules,
         is_sandboxed: bool,
         rule_book: Option<Arc<dyn RuleBook>>,
     ) -> Self {
-        Self { mode, scope, is_sandboxed, rules: Mutex::new(rules), calls: Mutex::default(), rule_book }
+        Self { mode, is_sandboxed, rules: Mutex::new(rules), calls: Mutex::default(), rule_book }
     }
 
-    /// Judges a call that would be made from this directory. Looks at where paths lead, so it may block.
-    pub(crate) fn judge(&self, call: &ToolUse, access: Access, cwd: PathBuf) -> Judgement {
-        let scope = Scope { cwd, ..self.scope.clone() };
+    /// Judges a call that would be made from this directory, by the paths of this guard. Looks at where paths lead, so it
+    /// may block.
+    pub(crate) fn judge(&self, call: &ToolUse, access: Access, paths: &PathGuard, cwd: PathBuf) -> Judgement {
+        let scope = Scope { cwd, ..paths.scope().clone() };
         let context = Context { scope, sandboxed: self.is_sandboxed };
         let rules = lock(&self.rules).clone();
-        let mut judged = match Call::of_tool(&call.tool, &call.input, access, &context.scope) {
-            Call::Command(command) => self.command(&command, &rules, &context),
-            other => {
-                let decision = evaluate(&other, self.mode, &rules, &context);
-                Judgement { decision, rules: propose(&other, None, &context.scope), leave: Leave::default() }
-            }
-        };
-        if judged.decision.verdict == Verdict::Ask && lock(&self.calls).contains(&exact(call)) {
-            judged.decision = Decision::allow("session", "this very call was allowed for the session");
+        let mut calls = Call::of_tool(&call.tool, &call.input, access, &context.scope);
+        if calls.is_empty() {
+            calls.push(Call::Tool { name: call.tool.clone(), access });
         }
-        judged
+        let whole = Judgement {
+            decision: Decision::allow("guard", "nothing speaks against it"),
+            rules: Vec::new(),
+            permit: Permit::default(),
+        };
+        let mut whole = calls.iter().fold(whole, |whole, part| {
+            let part = match part {
+                Call::Command(command) => self.command(command, &rules, &context),
+                Call::Read(path) => self.path(part, path, Access::Read, paths, &rules),
+                Call::Write(path) => self.path(part, path, Access::Write, paths, &rules),
+                Call::Fetch(_) | Call::Tool { .. } => Judgement {
+                    decision: evaluate(part, self.mode, &rules, &context),
+                    rules: propose(part, None, &context.scope),
+                    permit: Permit::default(),
+                },
+            };
+            whole.and(part)
+        });
+        if whole.decision.verdict == Verdict::Ask && lock(&self.calls).contains(&exact(call)) {
+            whole.decision = Decision::allow("session", "this very call was allowed for the session");
+        }
+        whole
     }
 
     fn command(&self, command: &str, rules: &Rules, context: &Context) -> Judgement {
@@ -103,7 +115,17 @@ impl Guard {
             decision = decision.join(Decision::ask("sandbox.missing", "there is no sandbox that would hold it"));
         }
         let rules = propose(&Call::Command(command.to_owned()), Some(&analysis), &context.scope);
-        Judgement { decision, rules, leave: leave(&analysis) }
+        Judgement { decision, rules, permit: Permit { leave: leave(&analysis), ..Permit::default() } }
+    }
+
+    fn path(&self, call: &Call, path: &Path, access: Access, paths: &PathGuard, rules: &Rules) -> Judgement {
+        let Judged { mut decision, path: real } = paths.judge(path, access, self.mode, rules);
+        // The tool has better words for that.
+        if decision.rule == "path.missing" {
+            decision = Decision::allow("path.missing", "there is nothing to be read");
+        }
+        let grant = real.map_or_else(Grant::none, |real| Grant::none().path(real, access));
+        Judgement { decision, rules: propose(call, None, paths.scope()), permit: Permit { grant, ..Permit::default() } }
     }
 
     /// Remembers what a person allowed: these rules, or the very call where no rule can say it.
@@ -126,6 +148,19 @@ impl Guard {
                 Err(why) => format!("{shown} counts for this session only: {why}"),
             },
         }
+    }
+}
+
+impl Judgement {
+    /// Of both: the stricter decision, and all that they are to have.
+    fn and(mut self, other: Self) -> Self {
+        if other.decision.verdict > Verdict::Allow {
+            self.rules.extend(other.rules);
+        }
+        self.decision = self.decision.join(other.decision);
+        self.permit.grant = self.permit.grant.and(other.permit.grant);
+        self.permit.leave = other.permit.leave;
+        self
     }
 }
 
@@ -183,21 +218,38 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 #[cfg(test)]
 mod tests {
     use baton_core::CallId;
+    use baton_guard::Reach;
     use serde_json::json;
 
     use super::*;
 
-    fn guard(mode: PermissionMode, is_sandboxed: bool) -> Guard {
-        let scope = Scope { root: "/w".into(), cwd: "/w".into(), home: "/home/dev".into(), ..Scope::default() };
-        Guard::new(mode, scope, Rules::none(), is_sandboxed, None)
+    struct Scene {
+        guard: Guard,
+        paths: PathGuard,
+        dir: tempfile::TempDir,
+    }
+
+    impl Scene {
+        fn new(mode: PermissionMode, is_sandboxed: bool) -> Self {
+            let dir = tempfile::tempdir().unwrap();
+            let root = dir.path().canonicalize().unwrap();
+            std::fs::write(root.join("a"), "").unwrap();
+            let scope = Scope { cwd: root.clone(), root, home: "/home/dev".into(), ..Scope::default() };
+            let paths = PathGuard::new(scope, Rules::none(), Reach::Inside);
+            Self { guard: Guard::new(mode, Rules::none(), is_sandboxed, None), paths, dir }
+        }
+
+        fn judge(&self, call: &ToolUse, access: Access) -> Judgement {
+            self.guard.judge(call, access, &self.paths, self.dir.path().canonicalize().unwrap())
+        }
+
+        fn verdict(&self, call: &ToolUse, access: Access) -> Verdict {
+            self.judge(call, access).decision.verdict
+        }
     }
 
     fn call(tool: &str, input: Value) -> ToolUse {
         ToolUse { id: CallId::new("c"), tool: tool.to_owned(), input, malformed: None }
-    }
-
-    fn verdict(guard: &Guard, call: &ToolUse, access: Access) -> Verdict {
-        guard.judge(call, access, "/w".into()).decision.verdict
     }
 
     #[test]
@@ -220,8 +272,8 @@ mod tests {
             (Mode::Deny, [Allow, Ask, Deny, Deny, Deny, Deny]),
             (Mode::Yolo, [Allow; 6]),
         ] {
-            let guard = guard(mode, true);
-            let found = calls.each_ref().map(|(call, access)| verdict(&guard, call, *access));
+            let scene = Scene::new(mode, true);
+            let found = calls.each_ref().map(|(call, access)| scene.verdict(call, *access));
             assert_eq!(found, expected, "{mode}");
         }
     }
@@ -229,33 +281,33 @@ mod tests {
     #[test]
     fn without_a_sandbox_every_command_is_asked_for() {
         let ls = call("bash", json!({"command": "ls"}));
-        assert_eq!(verdict(&guard(PermissionMode::Auto, false), &ls, Access::Execute), Verdict::Ask);
-        assert_eq!(verdict(&guard(PermissionMode::Yolo, false), &ls, Access::Execute), Verdict::Allow);
+        assert_eq!(Scene::new(PermissionMode::Auto, false).verdict(&ls, Access::Execute), Verdict::Ask);
+        assert_eq!(Scene::new(PermissionMode::Yolo, false).verdict(&ls, Access::Execute), Verdict::Allow);
     }
 
     #[test]
     fn what_was_allowed_for_the_session_is_not_asked_again() {
-        let guard = guard(PermissionMode::Ask, true);
+        let scene = Scene::new(PermissionMode::Ask, true);
         let build = |command: &str| call("bash", json!({"command": command}));
-        let judged = guard.judge(&build("cargo build"), Access::Execute, "/w".into());
+        let judged = scene.judge(&build("cargo build"), Access::Execute);
         assert_eq!(judged.rules, ["Bash(cargo build:*)"]);
-        guard.allow(&build("cargo build"), &judged.rules);
-        assert_eq!(verdict(&guard, &build("cargo build --release"), Access::Execute), Verdict::Allow);
-        assert_eq!(verdict(&guard, &build("cargo run"), Access::Execute), Verdict::Ask);
+        scene.guard.allow(&build("cargo build"), &judged.rules);
+        assert_eq!(scene.verdict(&build("cargo build --release"), Access::Execute), Verdict::Allow);
+        assert_eq!(scene.verdict(&build("cargo run"), Access::Execute), Verdict::Ask);
         // No rule can say this one.
         let odd = build("eval \"$X\"");
-        guard.allow(&odd, &[]);
-        assert_eq!(verdict(&guard, &odd, Access::Execute), Verdict::Allow);
+        scene.guard.allow(&odd, &[]);
+        assert_eq!(scene.verdict(&odd, Access::Execute), Verdict::Allow);
     }
 
     #[test]
     fn leave_is_given_for_what_a_command_would_reach() {
-        let guard = guard(PermissionMode::Auto, true);
+        let scene = Scene::new(PermissionMode::Auto, true);
         let leave =
-            |command: &str| guard.judge(&call("bash", json!({"command": command})), Access::Execute, "/w".into()).leave;
+            |command: &str| scene.judge(&call("bash", json!({"command": command})), Access::Execute).permit.leave;
         assert_eq!(leave("cargo test"), Leave::default());
         assert_eq!(leave("curl https://example.com"), Leave { network: true, ..Leave::default() });
         assert!(leave("git push").everything);
-        assert_eq!(leave("echo x > /srv/data/out").writable, [PathBuf::from("/srv/data/out")]);
+        assert_eq!(leave("echo x > /home/dev/other/out").writable, [PathBuf::from("/home/dev/other/out")]);
     }
 }

@@ -35,7 +35,7 @@ pub(crate) struct Agent {
     pub(crate) model: Model,
     pub(crate) gate: Arc<Gate>,
     pub(crate) executor: Executor,
-    pub(crate) guard: Guard,
+    pub(crate) guard: Arc<Guard>,
     pub(crate) record: Option<Record>,
     pub(crate) limits: TurnLimits,
     pub(crate) budgets: Vec<Budget>,

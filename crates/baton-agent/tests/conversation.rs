@@ -6,7 +6,6 @@ use baton_agent::{Conversation, Events, Options, Permissions, RandomIds, SystemC
 use baton_core::{
     AgentRole, Answer, ApprovalId, Block, EventBody, EventSource, Op, PermissionMode, SessionId, TurnReason,
 };
-use baton_guard::Scope;
 use baton_llm::script::Script;
 use baton_llm::{Budget, Caps, Gate, RehearsalProvider, RetryPolicy};
 use baton_tools::{Executor, Reach, Registry, Workspace};
@@ -24,7 +23,6 @@ impl Scene {
         let gate = Arc::new(Gate::new(RetryPolicy::default(), clock.clone()));
         let provider = RehearsalProvider::new(Script::parse("test", script).unwrap(), clock.clone());
         let model = gate.model("script/test".parse().unwrap(), None, Arc::new(provider));
-        let scope = Scope { root: dir.path().to_owned(), cwd: dir.path().to_owned(), ..Scope::default() };
         let workspace = Workspace::new(dir.path(), dir.path().join("outputs"), Reach::Inside).unwrap();
         let (conversation, events) = Conversation::start(Options {
             source: EventSource::new(SessionId::fresh(&*ids), clock, ids),
@@ -32,7 +30,7 @@ impl Scene {
             web_search: false,
             gate,
             executor: Executor::new(Registry::builtin(), Arc::new(workspace)),
-            permissions: Permissions::of(PermissionMode::Yolo, scope),
+            permissions: Permissions::of(PermissionMode::Yolo),
             limits: TurnLimits::default(),
             budgets: vec![Budget::new("session", Caps::default())],
             role: AgentRole::default(),

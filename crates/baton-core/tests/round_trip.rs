@@ -126,8 +126,10 @@ fn body() -> impl Strategy<Value = EventBody> {
     let access = prop::sample::select(Access::ALL.to_vec());
     let (approval, child) = (text().prop_map(ApprovalId::new), text().prop_map(SessionId::new));
     prop_oneof![
-        (text(), text(), mode, text(), vec(text(), 0..3))
-            .prop_map(|(cwd, model, mode, version, tools)| { E::SessionStarted { cwd, model, mode, version, tools } }),
+        (text(), text(), mode, text(), vec(text(), 0..3)).prop_map(|(cwd, model, mode, version, tools)| {
+            let sandbox = version.clone();
+            E::SessionStarted { cwd, model, mode, sandbox, version, tools }
+        }),
         message().prop_map(|message| E::TurnStarted { message }),
         any::<u32>().prop_map(|step| E::StepStarted { step }),
         Just(E::MessageStarted),
@@ -147,9 +149,9 @@ fn body() -> impl Strategy<Value = EventBody> {
                 meta,
             }
         ),
-        (approval.clone(), call_id(), text(), access, text(), vec(text(), 0..3)).prop_map(
-            |(approval, call, tool, access, reason, options)| {
-                E::ApprovalAsked { approval, call, tool, access, reason, options }
+        (approval.clone(), call_id(), text(), access, text(), option::of(text()), vec(text(), 0..3)).prop_map(
+            |(approval, call, tool, access, reason, what, options)| {
+                E::ApprovalAsked { approval, call, tool, access, reason, what, rules: options.clone(), options }
             }
         ),
         (approval, answer()).prop_map(|(approval, answer)| E::ApprovalAnswered { approval, answer }),

@@ -1,14 +1,18 @@
 //! The one question: may this call run, in this mode, under these rules, in this place?
 
-use std::path::PathBuf;
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
 
 use baton_core::{Access, PermissionMode};
 use serde_json::Value;
 
 use crate::command::{About, Analysis, Finding, analyse};
 use crate::decision::{Decision, Verdict};
-use crate::path::Scope;
+use crate::path::{Scope, meant};
 use crate::rule::Rules;
+
+/// What allows a command that the sandbox holds.
+const BY_SANDBOX: &str = "mode.auto";
 
 /// What an agent wants to do.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -40,18 +44,64 @@ pub struct Context {
 }
 
 impl Call {
-    /// What a tool's call means for the guard: from its name and its input, in Baton's words or Claude Code's.
-    pub fn of_tool(name: &str, input: &Value, access: Access, scope: &Scope) -> Self {
-        let text = |keys: &[&str]| keys.iter().find_map(|key| input.get(key)).and_then(Value::as_str);
-        let path = || scope.absolute(text(&["path", "file_path", "notebook_path"]).unwrap_or("."));
+    /// What a tool's call means for the guard: from its name and its input, in Baton's words or Claude Code's. A call that
+    /// touches several files means as much for each; the strictest decision counts. Paths are as the tool was given them:
+    /// their links are not resolved.
+    pub fn of_tool(name: &str, input: &Value, access: Access, scope: &Scope) -> Vec<Self> {
+        let text = |keys: &[&str]| text_of(input, keys);
+        let path = || scope.meant(text(&PATH_KEYS).unwrap_or("."));
+        let command = || text(&["command"]).unwrap_or_default().to_owned();
+        let other = || vec![Self::Tool { name: name.to_owned(), access }];
         match name {
-            "bash" | "Bash" => Self::Command(text(&["command"]).unwrap_or_default().to_owned()),
-            "read" | "Read" | "ls" | "LS" | "grep" | "Grep" | "glob" | "Glob" => Self::Read(path()),
-            "write" | "Write" | "edit" | "Edit" | "multi_edit" | "MultiEdit" | "NotebookEdit" => Self::Write(path()),
-            "web_fetch" | "WebFetch" => Self::Fetch(text(&["url"]).unwrap_or_default().to_owned()),
-            name => Self::Tool { name: name.to_owned(), access },
+            "bash" | "Bash" => vec![Self::Command(command())],
+            "bash_background" if input.get("command").is_some() => vec![Self::Command(command())],
+            "glob" | "Glob" => {
+                let dir = path();
+                let beyond = text(&["pattern"]).and_then(|pattern| fixed_part(pattern, &dir, scope));
+                [Some(dir), beyond].into_iter().flatten().map(Self::Read).collect()
+            }
+            "read" | "Read" | "ls" | "LS" | "grep" | "Grep" => vec![Self::Read(path())],
+            "write" | "Write" | "edit" | "Edit" | "NotebookEdit" => vec![Self::Write(path())],
+            "multi_edit" | "MultiEdit" => {
+                let edits = input.get("edits").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
+                writes(
+                    text(&PATH_KEYS).into_iter().chain(edits.iter().filter_map(|edit| text_of(edit, &PATH_KEYS))),
+                    scope,
+                )
+            }
+            "apply_patch" => writes(text(&["patch", "input"]).into_iter().flat_map(patched), scope),
+            "web_fetch" | "WebFetch" => vec![Self::Fetch(text(&["url"]).unwrap_or_default().to_owned())],
+            _ => other(),
         }
     }
+}
+
+/// The names of a path in the inputs of tools.
+const PATH_KEYS: [&str; 3] = ["path", "file_path", "notebook_path"];
+
+fn text_of<'a>(input: &'a Value, keys: &[&str]) -> Option<&'a str> {
+    keys.iter().find_map(|key| input.get(key)).and_then(Value::as_str)
+}
+
+/// A write to each of these files, once.
+fn writes<'a>(paths: impl Iterator<Item = &'a str>, scope: &Scope) -> Vec<Call> {
+    let paths: BTreeSet<PathBuf> = paths.map(|path| scope.meant(path)).collect();
+    paths.into_iter().map(Call::Write).collect()
+}
+
+/// The files that a patch speaks of. Every line that could be a header counts: those of contents begin with another
+/// character.
+fn patched(patch: &str) -> impl Iterator<Item = &str> {
+    const HEADERS: [&str; 4] = ["*** Add File:", "*** Delete File:", "*** Update File:", "*** Move to:"];
+    patch.split('\n').filter_map(|line| HEADERS.iter().find_map(|header| line.strip_prefix(header)).map(str::trim))
+}
+
+/// The directory that a pattern names before its first wildcard, if that need not lie below `dir`.
+fn fixed_part(pattern: &str, dir: &Path, scope: &Scope) -> Option<PathBuf> {
+    let fixed: Vec<&str> = pattern.split('/').take_while(|part| !part.contains(['*', '?', '[', '{', '\\'])).collect();
+    let leaves = pattern.starts_with(['/', '~']) || fixed.contains(&"..");
+    // The slash behind makes the root of what is empty, and nothing of anything else.
+    leaves.then(|| meant(&format!("{}/", fixed.join("/")), dir, &scope.home))
 }
 
 /// Decides about a call.
@@ -123,7 +173,9 @@ pub fn evaluate_command(analysis: &Analysis, mode: PermissionMode, rules: &Rules
     }
     let by_rule = decision.clone();
     for finding in &analysis.findings {
-        decision = decision.join(settle_finding(finding, analysis, rules, scope, mode, context));
+        let settled = settle_finding(finding, analysis, rules, scope, mode, context);
+        let is_held = decision.verdict == Verdict::Allow && settled.verdict == Verdict::Allow;
+        decision = if is_held && settled.rule == BY_SANDBOX { settled } else { decision.join(settled) };
     }
     match mode {
         PermissionMode::Deny => decision.join(Decision::deny("mode.deny", "the permission mode runs nothing")),
@@ -166,7 +218,7 @@ fn settle_finding(
     match by_rule {
         Some(by_rule) if by_rule.verdict == Verdict::Allow => by_rule,
         _ if mode == PermissionMode::Auto && context.sandboxed && !finding.leaves => {
-            Decision::allow("mode.auto", "the sandbox holds what it does")
+            Decision::allow(BY_SANDBOX, "the sandbox holds what it does")
         }
         _ => decision,
     }
@@ -209,4 +261,34 @@ fn by_mode(decision: Decision, access: Access, inside: bool, mode: PermissionMod
         Mode::AcceptEdits | Mode::Auto | Mode::Yolo => Decision::ask("mode.asks", "the permission mode asks for this"),
     };
     decision.join(by_mode)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_call_means_every_file_that_it_touches() {
+        let scope = Scope { root: "/w".into(), cwd: "/w/src".into(), home: "/home/dev".into(), ..Scope::default() };
+        let calls = |name: &str, input: Value| Call::of_tool(name, &input, Access::Write, &scope);
+        let writes = |paths: &[&str]| paths.iter().map(|path| Call::Write(path.into())).collect::<Vec<_>>();
+        let patch = "*** Begin Patch\n*** Update File: a\r\n*** Move to:  /etc/b \n-x\n+*** Add File: no\n*** Add File: ~/c\n\
+                     +x\n*** Delete File: ../d\n*** End Patch";
+        assert_eq!(
+            calls("apply_patch", json!({"patch": patch})),
+            writes(&["/etc/b", "/home/dev/c", "/w/src/../d", "/w/src/a"])
+        );
+        let edits = json!({"path": "a", "edits": [{"old": "", "new": ""}, {"file_path": "/b"}, {"path": "a"}]});
+        assert_eq!(calls("multi_edit", edits), writes(&["/b", "/w/src/a"]));
+        assert_eq!(calls("bash_background", json!({"command": "ls"})), [Call::Command("ls".into())]);
+        let kill = Call::Tool { name: "bash_background".into(), access: Access::Write };
+        assert_eq!(calls("bash_background", json!({"id": 1})), [kill]);
+        let reads = |paths: &[&str]| paths.iter().map(|path| Call::Read(path.into())).collect::<Vec<_>>();
+        assert_eq!(calls("glob", json!({"pattern": "*.rs", "path": "x"})), reads(&["/w/src/x"]));
+        for (pattern, base) in [("/etc/**/x", "/etc"), ("/*", "/"), ("~/*", "/home/dev"), ("../{a,b}", "/w/src/..")] {
+            assert_eq!(calls("glob", json!({"pattern": pattern})), reads(&["/w/src/.", base]), "{pattern}");
+        }
+    }
 }

@@ -18,5 +18,5 @@ mod shipped;
 pub use command::{About, Analysis, Finding, Part, PathUse, SyntaxError, analyse};
 pub use decision::{Decision, Verdict};
 pub use evaluate::{Call, Context, evaluate, evaluate_command};
-pub use path::{Place, Scope};
+pub use path::{Grant, Judged, PathGuard, Place, Reach, Refusal, Scope};
 pub use rule::{Origin, PermissionSettings, Rule, RuleError, Rules, propose};

@@ -1,5 +1,7 @@
 //! Paths, the pure part: where a path lies, what is protected there, and whether it may be read or written.
 
+mod guard;
+mod handle;
 mod pattern;
 pub mod resolve;
 
@@ -10,7 +12,10 @@ use std::sync::LazyLock;
 use baton_core::Access;
 use serde::Deserialize;
 
+pub use guard::{Grant, PathGuard, Reach, Refusal, Sight};
+pub use handle::{Dir, Found, Made, Parent, Spot, real_path};
 pub use pattern::{Pattern, wildcard};
+pub use resolve::Judged;
 
 use crate::decision::{Decision, Verdict};
 use crate::shipped;
@@ -151,10 +156,18 @@ fn is_marked(component: &str) -> bool {
     MARKS.0.contains(component) || MARKS.1.iter().any(|pattern| wildcard(pattern, component))
 }
 
+/// Whether a path has a component that protected paths have.
+fn has_mark(path: &Path) -> bool {
+    path.components().any(|part| match part {
+        Component::Normal(name) => is_marked(&name.to_string_lossy()),
+        _ => false,
+    })
+}
+
 impl Scope {
-    /// The absolute path that a text means from where the agent is: `.` and `..` taken away, nothing expanded.
-    pub fn absolute(&self, path: &str) -> PathBuf {
-        normalise(&self.cwd.join(path))
+    /// The absolute path that a tool is given by a text, from where the agent is. `~` is the home directory, `.` and `..` stay.
+    pub fn meant(&self, path: &str) -> PathBuf {
+        meant(path, &self.cwd, &self.home)
     }
 
     /// Where a path lies.
@@ -175,7 +188,7 @@ impl Scope {
     pub fn judge(&self, path: &Path, access: Access, glob: bool) -> Decision {
         let place = self.place(path);
         let text = path.to_string_lossy();
-        let protected = self.protected(path, access, glob, place);
+        let protected = self.protected(path, access, glob, place).or_else(|| self.own_secret(path));
         if access != Access::Read && SINKS.contains(&&*text) {
             return Decision::allow("path.sink", "what is written there is kept nowhere");
         }
@@ -204,6 +217,18 @@ impl Scope {
         }
     }
 
+    /// Keys and records of what agents did, wherever Baton's own directories were put.
+    fn own_secret(&self, path: &Path) -> Option<Decision> {
+        let inner = self.own.iter().find_map(|dir| path.strip_prefix(dir).ok())?;
+        let mut parts = inner.components().map(|part| part.as_os_str().to_string_lossy());
+        let is_secret = match parts.next()?.as_ref() {
+            "projects" => parts.nth(1).is_some_and(|part| part == "audit"),
+            first => first.starts_with("credentials"),
+        };
+        let reason = || format!("{} holds keys or the record of what agents did", shown(path));
+        is_secret.then(|| Decision::deny("path.baton-credentials", reason()))
+    }
+
     fn in_write_scope(&self, path: &Path, glob: bool) -> bool {
         let Some(patterns) = &self.writable else { return true };
         let Ok(inner) = path.strip_prefix(&self.root) else { return true };
@@ -213,7 +238,7 @@ impl Scope {
     }
 
     fn protected(&self, path: &Path, access: Access, glob: bool, place: Place) -> Option<Decision> {
-        if !glob && !components(&path.to_string_lossy()).into_iter().any(is_marked) {
+        if !glob && !has_mark(path) {
             return None;
         }
         self.protected_by(&PROTECTED, path, access, glob, place)
@@ -254,9 +279,17 @@ impl Scope {
     }
 }
 
-/// A path for people: control characters escaped, so that it shows what it is.
+/// The absolute path that a tool is given by a text; see [`Scope::meant`].
+pub fn meant(path: &str, cwd: &Path, home: &Path) -> PathBuf {
+    match path.strip_prefix('~') {
+        Some(rest) if rest.is_empty() || rest.starts_with('/') => home.join(rest.trim_start_matches('/')),
+        _ => cwd.join(path),
+    }
+}
+
+/// A path for people: control characters escaped, so that it shows what it is, in one line.
 pub fn shown(path: &Path) -> String {
-    escaped(&path.to_string_lossy())
+    escaped(&path.to_string_lossy()).replace('\n', "\\n").replace('\t', "\\t")
 }
 
 /// A text for people, with every character that a terminal would obey or hide written out.

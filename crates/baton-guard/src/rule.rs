@@ -185,6 +185,11 @@ impl Rules {
         Ok(())
     }
 
+    /// Whether any of them can keep a file from being read unasked.
+    pub(crate) fn tighten_reading(&self) -> bool {
+        self.layers.iter().flat_map(|lists| lists.deny.iter().chain(&lists.ask)).any(|rule| rule.tool == Tool::Read)
+    }
+
     /// What the rules say about something, if they say anything; the strictest counts.
     pub fn decide(&self, matches: impl Fn(&Rule) -> bool) -> Option<Decision> {
         let find = |pick: fn(&Lists) -> &Vec<Rule>| {

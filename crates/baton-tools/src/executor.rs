@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 use crate::redacting::redacted;
 use crate::shape::{HeadTail, in_words, within_limits};
 use crate::spool::Spool;
-use crate::{Ask, CallContext, Leave, Nobody, Outcome, Progress, Registry, Tool, Workspace};
+use crate::{Ask, CallContext, Nobody, Outcome, Permit, Progress, Registry, Tool, Workspace};
 
 /// How many calls run beside each other at most.
 const PARALLEL_MAX: usize = 8;
@@ -76,16 +76,16 @@ impl Executor {
         self.registry.get(&call.tool).is_some_and(|tool| tool.parallel())
     }
 
-    /// Runs one call that has no leave for anything.
+    /// Runs one call that may do what nobody has to be asked for.
     pub async fn run(&self, call: &ToolUse, cancel: CancellationToken, progress: Progress) -> Outcome {
-        self.run_with(call, Leave::default(), cancel, progress).await
+        self.run_with(call, Permit::default(), cancel, progress).await
     }
 
     /// Runs one call. Never fails and never panics: what goes wrong is an outcome that the model reads.
     pub async fn run_with(
         &self,
         call: &ToolUse,
-        leave: Leave,
+        Permit { grant, leave }: Permit,
         cancel: CancellationToken,
         progress: Progress,
     ) -> Outcome {
@@ -103,7 +103,7 @@ impl Executor {
         // Work in other threads that is given up here, or dropped with the turn, is told to stop.
         let _stop = cancel.clone().drop_guard();
         let (workspace, person) = (Arc::clone(&self.workspace), Arc::clone(&self.person));
-        let cx = CallContext { call: call.id.clone(), workspace, cancel, progress, person, leave };
+        let cx = CallContext { call: call.id.clone(), workspace, cancel, progress, person, grant, leave };
         let work = AssertUnwindSafe(tool.run(call.input.clone(), &cx)).catch_unwind();
         let outcome = tokio::select! {
             outcome = work => outcome.unwrap_or_else(|panic| {

@@ -108,9 +108,10 @@ mod tests {
     use tokio_util::sync::CancellationToken;
 
     use super::*;
+    use crate::regular::tests::held;
 
     fn stamping(path: &Path) -> Stamping {
-        Stamping::new(crate::regular::open(path, &CancellationToken::new()).unwrap())
+        Stamping::new(crate::regular::open(&held(path), &CancellationToken::new()).unwrap())
     }
 
     #[test]

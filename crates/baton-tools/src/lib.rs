@@ -29,16 +29,17 @@ mod typed;
 mod workspace;
 
 pub use background::{Background, BackgroundProcess};
+pub use baton_guard::{Grant, Reach};
 pub use confinement::{Confinement, Leave};
 pub use executor::Executor;
 pub use image::{IMAGE_BYTES_MAX, check_image, image_type};
 pub use process::{is_secret_name, kill_all_now, protect_memory};
 pub use registry::Registry;
 pub use snapshot::TakenBack;
-pub use tool::{Ask, CallContext, Nobody, Outcome, Progress, Question, Reply, Tool};
+pub use tool::{Ask, CallContext, Nobody, Outcome, Permit, Progress, Question, Reply, Tool};
 pub use tools::{WebFetch, WebSettings};
 pub use typed::{Typed, TypedTool};
-pub use workspace::{Reach, Workspace};
+pub use workspace::Workspace;
 
 /// Runs file work off the async threads; a panic in it is the caller's.
 async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {

@@ -1,11 +1,11 @@
-//! Regular files: opens what can be read to its end, and nothing that would wait for somebody or tell Baton's secrets.
+//! Regular files: reads what can be read to its end, and nothing that would wait for somebody or tell Baton's secrets.
 
 use std::fs::{File, Metadata};
 use std::io::{self, Read};
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
-use rustix::fs::{OFlags, PROC_SUPER_MAGIC, fstatfs};
+use baton_guard::path::Found;
+use rustix::fs::{PROC_SUPER_MAGIC, fstatfs};
 use tokio_util::sync::CancellationToken;
 
 /// A regular file that is read until its end or until the call is cancelled.
@@ -16,15 +16,14 @@ pub(crate) struct Regular {
 }
 
 /// Opens a file for reading. Devices, pipes and sockets are refused without being touched.
-pub(crate) fn open(path: &Path, cancel: &CancellationToken) -> io::Result<Regular> {
-    // Even to open a device can have effects, so it is looked at before; and again after, since it may be another by then.
-    check(&path.metadata()?)?;
-    // Files of the kernel that hand out what happens (`/proc/kmsg`, `trace_pipe`) are regular by their type; this makes
-    // them say that there is nothing rather than wait for it. A file on a disk does not care.
-    let flags = OFlags::NONBLOCK | OFlags::NOCTTY;
-    let file = File::options().read(true).custom_flags(flags.bits().cast_signed()).open(path)?;
+pub(crate) fn open(found: &Found, cancel: &CancellationToken) -> io::Result<Regular> {
+    let file = found.open()?;
     let metadata = file.metadata()?;
-    check(&metadata)?;
+    of(file, metadata, found.path(), cancel)
+}
+
+/// A file that lies at this path and is open already.
+pub(crate) fn of(file: File, metadata: Metadata, path: &Path, cancel: &CancellationToken) -> io::Result<Regular> {
     if is_environment(&file, path) {
         return Err(io::Error::other("the environment of a process may hold secrets"));
     }
@@ -32,9 +31,9 @@ pub(crate) fn open(path: &Path, cancel: &CancellationToken) -> io::Result<Regula
 }
 
 /// All of a file that is no larger than `max`.
-pub(crate) fn read(path: &Path, max: u64, cancel: &CancellationToken) -> io::Result<Vec<u8>> {
+pub(crate) fn read(found: &Found, max: u64, cancel: &CancellationToken) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    open(path, cancel)?.take(max + 1).read_to_end(&mut bytes)?;
+    open(found, cancel)?.take(max + 1).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > max {
         return Err(io::Error::other(format!("it has more than {max} bytes")));
     }
@@ -62,31 +61,28 @@ impl Read for Regular {
     }
 }
 
-fn check(metadata: &Metadata) -> io::Result<()> {
-    if metadata.is_file() {
-        return Ok(());
-    }
-    Err(io::Error::other(if metadata.is_dir() {
-        "it is a directory"
-    } else {
-        "it is a device, pipe or socket, not a file"
-    }))
-}
-
-/// Whether this is `/proc/PID/environ`, by whatever name: the tools run in Baton, whose own is full of keys.
+/// Whether this is `/proc/PID/environ`, wherever that is mounted: the tools run in Baton, whose own is full of keys.
 fn is_environment(file: &File, path: &Path) -> bool {
-    fstatfs(file).is_ok_and(|system| system.f_type == PROC_SUPER_MAGIC)
-        && path.canonicalize().is_ok_and(|path| path.ends_with("environ"))
+    path.ends_with("environ") && fstatfs(file).is_ok_and(|system| system.f_type == PROC_SUPER_MAGIC)
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use std::os::unix::fs::symlink;
+
+    use baton_guard::{Grant, PathGuard, Reach, Rules, Scope};
 
     use super::*;
 
+    /// Any file, by its path.
+    pub(crate) fn held(path: &Path) -> Found {
+        PathGuard::new(Scope::default(), Rules::none(), Reach::Anywhere).find(path, &Grant::none()).unwrap()
+    }
+
     fn attempt(path: &Path) -> Result<usize, String> {
-        read(path, 1 << 20, &CancellationToken::new()).map(|bytes| bytes.len()).map_err(|error| error.to_string())
+        let guard = PathGuard::new(Scope::default(), Rules::none(), Reach::Anywhere);
+        let found = guard.find(path, &Grant::none()).map_err(|refusal| refusal.to_string())?;
+        read(&found, 1 << 20, &CancellationToken::new()).map(|bytes| bytes.len()).map_err(|error| error.to_string())
     }
 
     #[test]
@@ -121,9 +117,9 @@ mod tests {
         let path = dir.path().join("a");
         std::fs::write(&path, "12345").unwrap();
         let cancel = CancellationToken::new();
-        assert_eq!(read(&path, 5, &cancel).unwrap(), b"12345");
-        assert_eq!(read(&path, 4, &cancel).unwrap_err().to_string(), "it has more than 4 bytes");
-        let mut opened = open(&path, &cancel).unwrap();
+        assert_eq!(read(&held(&path), 5, &cancel).unwrap(), b"12345");
+        assert_eq!(read(&held(&path), 4, &cancel).unwrap_err().to_string(), "it has more than 4 bytes");
+        let mut opened = open(&held(&path), &cancel).unwrap();
         cancel.cancel();
         assert_eq!(opened.read(&mut [0; 1]).unwrap_err().to_string(), "cancelled");
     }

@@ -1,62 +1,119 @@
 //! Saving: a file's contents are replaced as a whole or not at all, and the change is shown as a diff.
 
-use std::fs::{self, File, Metadata, Permissions};
-use std::io::{self, Write};
+use std::ffi::OsStr;
+use std::fs::{File, Metadata, Permissions};
+use std::io::{self, Read, Write};
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, fchown};
 use std::path::Path;
 use std::time::Duration;
 
+use baton_guard::path::{Found, Made, Spot};
+use rustix::fs::{AtFlags, Mode, OFlags, openat, renameat, symlinkat, unlinkat};
+use rustix::io::Errno;
 use serde_json::{Value, json};
 use similar::TextDiff;
-use tempfile::NamedTempFile;
 
 const DIFF_MAX: usize = 64 * 1024;
 const DIFF_TIME_MAX: Duration = Duration::from_millis(200);
 
-/// Puts `contents` where `target` is, through a temporary file beside it. Keeps the mode of a file that was there, and its
-/// owner and group where that is allowed. `target` must have its symbolic links resolved.
-pub(crate) fn save(target: &Path, contents: &[u8]) -> io::Result<()> {
-    prepare(target, contents, None)?.put()
+/// Puts `contents` in a place, through a temporary file beside it. Keeps the mode of a file that was there, and its owner
+/// and group where that is allowed.
+pub(crate) fn save(spot: &Spot, contents: &[u8]) -> io::Result<()> {
+    let mut made = Made::default();
+    let put = prepare(spot, contents, None, &mut made).and_then(Prepared::put);
+    if put.is_err() {
+        made.unmake();
+    }
+    put
 }
 
 /// Contents that lie ready to become a file's.
 pub(crate) enum Prepared<'a> {
     /// All written: a new name is all that is missing.
-    Beside { temp: NamedTempFile, target: &'a Path },
+    Beside { temp: Temp, name: &'a OsStr },
     /// To be written into the file that is there.
-    Within { target: &'a Path, contents: &'a [u8] },
+    Within { found: &'a Found, contents: &'a [u8] },
 }
 
-/// Does all of [`save`] that can be done without a change to `target`. A new file gets the mode and, where that is allowed,
-/// the owner and group of `like`.
-pub(crate) fn prepare<'a>(target: &'a Path, contents: &'a [u8], like: Option<&Metadata>) -> io::Result<Prepared<'a>> {
-    let old = match target.metadata() {
-        Ok(old) if !old.is_file() => return Err(io::Error::other("it is not a regular file")),
-        Ok(old) => Some(old),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => None,
-        Err(error) => return Err(error),
-    };
-    let dir = target.parent().ok_or_else(|| io::Error::other("it has no directory"))?;
-    if old.is_none() {
-        fs::create_dir_all(dir)?;
+/// A file without a name for people, which goes unless it is given one.
+pub(crate) struct Temp {
+    dir: File,
+    name: Option<String>,
+}
+
+impl Temp {
+    /// An empty file in a directory.
+    fn new(dir: File) -> io::Result<(Self, File)> {
+        const TRIES_MAX: usize = 64;
+        // 0o666 is narrowed by the umask, as for any new file.
+        let mode = Mode::from_raw_mode(0o666);
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        for _ in 0..TRIES_MAX {
+            let name = format!(".baton-{:012x}", fastrand::u64(..) >> 16);
+            match openat(&dir, &name, flags, mode) {
+                Ok(file) => return Ok((Self { dir, name: Some(name) }, File::from(file))),
+                Err(Errno::EXIST | Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Err(io::ErrorKind::AlreadyExists.into())
+    }
+
+    /// Gives it its name, in place of whatever has it.
+    fn put(mut self, name: &OsStr) -> io::Result<()> {
+        if let Some(temp) = &self.name {
+            renameat(&self.dir, temp, &self.dir, name)?;
+        }
+        self.name = None;
+        Ok(())
+    }
+}
+
+impl Drop for Temp {
+    fn drop(&mut self) {
+        if let Some(name) = &self.name {
+            let _ = unlinkat(&self.dir, name, AtFlags::empty());
+        }
+    }
+}
+
+/// Does all of [`save`] that can be done without a change to the file. A new file gets the mode and, where that is allowed,
+/// the owner and group of `like`. Notes the directories that it makes.
+pub(crate) fn prepare<'a>(
+    spot: &'a Spot,
+    contents: &'a [u8],
+    like: Option<&Metadata>,
+    made: &mut Made,
+) -> io::Result<Prepared<'a>> {
+    let Some(found) = spot.found() else { return beside(spot, contents, like, made) };
+    if !found.metadata().is_file() {
+        return Err(io::Error::other("it is not a regular file"));
     }
     // A new name would cut the other names of a hard-linked file off from the change.
-    if old.as_ref().is_some_and(|old| old.nlink() > 1) {
-        return Ok(Prepared::Within { target, contents });
+    if found.metadata().nlink() > 1 {
+        return Ok(Prepared::Within { found, contents });
     }
-    // 0o666 is narrowed by the umask, as for any new file.
-    let mut temp =
-        match tempfile::Builder::new().prefix(".baton-").permissions(Permissions::from_mode(0o666)).tempfile_in(dir) {
-            Err(error) if error.kind() == io::ErrorKind::PermissionDenied && old.is_some() => {
-                return Ok(Prepared::Within { target, contents });
-            }
-            temp => temp?,
-        };
-    temp.write_all(contents)?;
-    if let Some(like) = old.as_ref().or(like) {
-        become_like(temp.as_file(), like)?;
+    match beside(spot, contents, Some(found.metadata()), made) {
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Ok(Prepared::Within { found, contents }),
+        prepared => prepared,
     }
-    Ok(Prepared::Beside { temp, target })
+}
+
+/// The same for a file that is not there, or is there no more.
+pub(crate) fn beside<'a>(
+    spot: &'a Spot,
+    contents: &[u8],
+    like: Option<&Metadata>,
+    made: &mut Made,
+) -> io::Result<Prepared<'a>> {
+    let (dir, new) = spot.parent()?.split();
+    made.extend(new);
+    let (temp, mut file) = Temp::new(dir)?;
+    file.write_all(contents)?;
+    if let Some(like) = like {
+        become_like(&file, like)?;
+    }
+    Ok(Prepared::Beside { temp, name: spot.name() })
 }
 
 impl Prepared<'_> {
@@ -68,17 +125,23 @@ impl Prepared<'_> {
     /// Makes them the file's.
     pub(crate) fn put(self) -> io::Result<()> {
         match self {
-            Self::Beside { temp, target } => temp.persist(target).map(|_| ()).map_err(|failed| failed.error),
-            Self::Within { target, contents } => overwrite(target, contents),
+            Self::Beside { temp, name } => temp.put(name),
+            Self::Within { found, contents } => overwrite(found, contents),
         }
     }
 }
 
+/// Puts a link in a place where there is nothing.
+pub(crate) fn put_link(spot: &Spot, to: &Path) -> io::Result<()> {
+    Ok(symlinkat(to, spot.parent()?.handle(), spot.name())?)
+}
+
 /// Writes into a file that must stay the same file. If the disk fills up, the old contents are put back: their room is
 /// still there, since nothing is cut off before all is written.
-fn overwrite(target: &Path, contents: &[u8]) -> io::Result<()> {
-    let old = fs::read(target)?;
-    let file = File::options().write(true).open(target)?;
+fn overwrite(found: &Found, contents: &[u8]) -> io::Result<()> {
+    let mut file = found.open_to_write()?;
+    let mut old = Vec::new();
+    file.read_to_end(&mut old)?;
     let put = |bytes: &[u8]| file.write_all_at(bytes, 0).and_then(|()| file.set_len(bytes.len() as u64));
     put(contents).map_err(|error| match put(&old) {
         Ok(()) => error,
@@ -117,7 +180,16 @@ pub(crate) fn diff(path: &str, old: &[u8], new: &[u8]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
+    use baton_guard::{Grant, PathGuard, Reach, Rules, Scope};
+
     use super::*;
+
+    fn save(path: &Path, contents: &[u8]) -> io::Result<()> {
+        let guard = PathGuard::new(Scope::default(), Rules::none(), Reach::Anywhere);
+        super::save(&guard.spot(path, &Grant::none()).unwrap(), contents)
+    }
 
     #[test]
     fn keeps_the_mode_and_hard_links() {

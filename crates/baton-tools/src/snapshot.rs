@@ -6,10 +6,13 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use baton_core::Access;
+use baton_guard::Grant;
+use baton_guard::path::Made;
 use tokio_util::sync::CancellationToken;
 
 use crate::ledger::{CONTENTS_BYTES_MAX, Stamp};
-use crate::save::{Prepared, diff, prepare};
+use crate::save::{Prepared, diff, prepare, put_link};
 use crate::{Workspace, regular};
 
 /// The first state of each file that a tool has changed since the last [`clear`](Self::clear).
@@ -28,6 +31,8 @@ enum Before {
     Absent,
     /// A copy of its bytes, and what else there was to it.
     Copied(PathBuf, Metadata),
+    /// A link that led there.
+    Link(PathBuf),
     /// There is no copy, for this reason.
     Unknown(String),
 }
@@ -36,6 +41,13 @@ enum Before {
 enum After {
     Gone,
     Holds(Stamp),
+}
+
+/// What is there before a change.
+pub(crate) enum Old<'a> {
+    Absent,
+    File(&'a [u8], &'a Metadata),
+    Link(&'a Path),
 }
 
 /// What came of taking everything back.
@@ -51,15 +63,16 @@ pub struct TakenBack {
 
 impl Snapshot {
     /// Keeps a file as it is; to be called before it is changed. Its first state counts.
-    pub(crate) fn keep(&self, temp: &Path, target: &Path, old: Option<(&[u8], &Metadata)>) {
+    pub(crate) fn keep(&self, temp: &Path, target: &Path, old: &Old) {
         let mut kept = self.lock();
         if kept.contains_key(target) {
             return;
         }
         let before = match old {
-            None => Before::Absent,
-            Some((bytes, metadata)) => match copy(temp, kept.len(), bytes) {
-                Ok(file) => Before::Copied(file, metadata.clone()),
+            Old::Absent => Before::Absent,
+            Old::Link(to) => Before::Link((*to).to_owned()),
+            Old::File(bytes, metadata) => match copy(temp, kept.len(), bytes) {
+                Ok(file) => Before::Copied(file, (*metadata).clone()),
                 Err(error) => Before::Unknown(format!("no copy could be kept: {error}")),
             },
         };
@@ -125,10 +138,14 @@ impl Workspace {
     fn put_back(&self, target: &Path, shown: &str, before: &Before, after: &After) -> Result<String, String> {
         let unreadable = |error: io::Error| format!("it cannot be read: {error}");
         let failed = |error: io::Error| format!("it cannot be put back: {error}");
-        let now = match regular::read(target, CONTENTS_BYTES_MAX, &CancellationToken::new()) {
-            Ok(now) => Some(now),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
-            Err(error) => return Err(unreadable(error)),
+        // It was written, so it may be written; somebody may have put a link in its place since.
+        let grant = Grant::none().path(target, Access::Write);
+        let spot = self.guard().spot_itself(target, &grant).map_err(|refusal| refusal.to_string())?;
+        let now = match spot.found() {
+            Some(found) => {
+                Some(regular::read(found, CONTENTS_BYTES_MAX, &CancellationToken::new()).map_err(unreadable)?)
+            }
+            None => None,
         };
         if now.as_deref().map_or(After::Gone, |now| After::Holds(Stamp::of(now))) != *after {
             return Err("something else has changed it since".to_owned());
@@ -137,12 +154,17 @@ impl Workspace {
         match before {
             Before::Unknown(why) => Err(why.clone()),
             Before::Absent => {
-                fs::remove_file(target).map_err(failed)?;
+                spot.remove().map_err(failed)?;
                 Ok(diff(shown, &[], &now))
+            }
+            Before::Link(to) => {
+                put_link(&spot, to).map_err(failed)?;
+                Ok(diff(shown, to.as_os_str().as_encoded_bytes(), &now))
             }
             Before::Copied(file, metadata) => {
                 let old = fs::read(file).map_err(unreadable)?;
-                prepare(target, &old, Some(metadata)).and_then(Prepared::put).map_err(failed)?;
+                let made = &mut Made::default();
+                prepare(&spot, &old, Some(metadata), made).and_then(Prepared::put).map_err(failed)?;
                 self.ledger().note(target, Stamp::of(&old));
                 Ok(diff(shown, &old, &now))
             }
@@ -157,8 +179,8 @@ mod tests {
     use crate::{Reach, Workspace};
 
     fn change(workspace: &Workspace, name: &str, new: Option<&str>) {
-        let cancel = CancellationToken::new();
-        let mut transaction = Transaction::new(workspace, &cancel);
+        let (cancel, grant) = (CancellationToken::new(), Grant::none());
+        let mut transaction = Transaction::new(workspace, &grant, &cancel);
         transaction.open(name).unwrap().new = new.map(|new| new.as_bytes().to_vec());
         transaction.finish("", false).unwrap();
     }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use baton_core::{Access, CallId, Image, ToolSpec};
+use baton_guard::Grant;
 use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
 
@@ -46,8 +47,35 @@ pub struct CallContext {
     pub progress: Progress,
     /// Who can be asked.
     pub person: Arc<dyn Ask>,
+    /// What it may touch although that has to be asked for.
+    pub grant: Grant,
     /// What a command may have that others do not.
     pub leave: Leave,
+}
+
+/// What one call may do although that has to be asked for.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Permit {
+    /// The files that it may touch.
+    pub grant: Grant,
+    /// What a command may have that others do not.
+    pub leave: Leave,
+}
+
+#[cfg(test)]
+impl CallContext {
+    /// A call that nobody watches.
+    pub(crate) fn alone(workspace: Workspace) -> Self {
+        Self {
+            call: CallId::new("call_1"),
+            workspace: Arc::new(workspace),
+            cancel: CancellationToken::new(),
+            progress: Progress::none(),
+            person: Arc::new(Nobody),
+            grant: Grant::none(),
+            leave: Leave::default(),
+        }
+    }
 }
 
 /// Where a tool can put a question to the person.

@@ -1,28 +1,35 @@
 //! Transactions: several files are changed together or not at all.
 
-use std::fs::{self, Metadata};
+use std::fs::Metadata;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use baton_guard::Grant;
+use baton_guard::path::{Found, Made, Spot};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use crate::ledger::{CONTENTS_BYTES_MAX, Stamp};
-use crate::save::{self, Prepared, prepare};
+use crate::save::{self, Prepared, beside, prepare, put_link};
+use crate::snapshot::Old;
+use crate::workspace::told;
 use crate::{Outcome, Workspace, regular};
 
 /// Files as they shall be. Nothing is written before [`commit`](Self::commit).
 pub(crate) struct Transaction<'a> {
     workspace: &'a Workspace,
+    grant: &'a Grant,
     cancel: &'a CancellationToken,
     drafts: Vec<Draft>,
 }
 
 /// One file: as it is and as it shall be.
 pub(crate) struct Draft {
-    /// Where it is, its symbolic links resolved.
-    pub(crate) target: PathBuf,
+    /// Where it is.
+    spot: Spot,
+    /// Where the link leads that is there in place of a file.
+    link: Option<PathBuf>,
     /// As the agent would write it.
     pub(crate) shown: String,
     old: Option<(Vec<u8>, Metadata)>,
@@ -55,10 +62,26 @@ impl Draft {
         }
     }
 
+    /// Where it is, its symbolic links resolved.
+    pub(crate) fn target(&self) -> &Path {
+        self.spot.path()
+    }
+
+    fn before(&self) -> Old<'_> {
+        match (&self.link, &self.old) {
+            (Some(link), _) => Old::Link(link),
+            (None, Some((contents, metadata))) => Old::File(contents, metadata),
+            (None, None) => Old::Absent,
+        }
+    }
+
     fn put_back(&self) -> io::Result<()> {
-        match &self.old {
-            Some((old, metadata)) => prepare(&self.target, old, Some(metadata))?.put(),
-            None => fs::remove_file(&self.target),
+        let made = &mut Made::default();
+        match self.before() {
+            Old::Absent => self.spot.remove(),
+            Old::Link(to) => put_link(&self.spot, to),
+            Old::File(old, metadata) if self.new.is_none() => beside(&self.spot, old, Some(metadata), made)?.put(),
+            Old::File(old, metadata) => prepare(&self.spot, old, Some(metadata), made)?.put(),
         }
     }
 }
@@ -66,7 +89,7 @@ impl Draft {
 /// What is left to do for a file.
 enum Step<'a> {
     Put(Prepared<'a>),
-    Remove(&'a Path),
+    Remove(&'a Spot),
 }
 
 impl Step<'_> {
@@ -82,40 +105,59 @@ impl Step<'_> {
     fn take(self) -> io::Result<()> {
         match self {
             Self::Put(prepared) => prepared.put(),
-            Self::Remove(target) => fs::remove_file(target),
+            Self::Remove(spot) => spot.remove(),
         }
     }
 }
 
 impl<'a> Transaction<'a> {
-    pub(crate) fn new(workspace: &'a Workspace, cancel: &'a CancellationToken) -> Self {
-        Self { workspace, cancel, drafts: Vec::new() }
+    pub(crate) fn new(workspace: &'a Workspace, grant: &'a Grant, cancel: &'a CancellationToken) -> Self {
+        Self { workspace, grant, cancel, drafts: Vec::new() }
     }
 
     /// The file at this path as it shall be so far. Refuses what may not be written, what is no file, what is too large,
     /// and what was changed by others since the agent saw it.
     pub(crate) fn open(&mut self, path: &str) -> Result<&mut Draft, String> {
-        let path = self.workspace.resolve(path);
-        let target = self.workspace.check_write(&path)?;
-        if let Some(at) = self.drafts.iter().position(|draft| draft.target == target) {
+        let shown = self.workspace.show(&self.workspace.resolve(path));
+        let spot = self.workspace.spot(path, self.grant).map_err(|refusal| told("edit", &shown, &refusal))?;
+        self.draft(spot, shown)
+    }
+
+    /// The same for what shall go: of a link the link itself, not what it leads to.
+    pub(crate) fn open_to_remove(&mut self, path: &str) -> Result<&mut Draft, String> {
+        let full = self.workspace.resolve(path);
+        let shown = self.workspace.show(&full);
+        let spot = self.workspace.guard().spot_itself(&full, self.grant);
+        let spot = spot.map_err(|refusal| told("edit", &shown, &refusal))?;
+        if spot.found().is_some_and(|found| found.metadata().is_symlink()) {
+            return self.draft(spot, shown);
+        }
+        self.open(path)
+    }
+
+    fn draft(&mut self, spot: Spot, shown: String) -> Result<&mut Draft, String> {
+        if let Some(at) = self.drafts.iter().position(|draft| draft.target() == spot.path()) {
             return Ok(&mut self.drafts[at]);
         }
-        let shown = self.workspace.show(&path);
-        let old = self.read(&target, &shown)?;
+        let link = spot.link().map_err(|error| format!("cannot edit {shown}: {error}"))?;
+        let old = match (&link, spot.found()) {
+            (Some(link), Some(found)) => {
+                Some((link.as_os_str().as_encoded_bytes().to_owned(), found.metadata().clone()))
+            }
+            (None, Some(found)) => Some(self.read(found, &shown)?),
+            (_, None) => None,
+        };
         let new = old.as_ref().map(|(contents, _)| contents.clone());
-        self.drafts.push(Draft { target, shown, old, new, like: None });
+        self.drafts.push(Draft { spot, link, shown, old, new, like: None });
         let at = self.drafts.len() - 1;
         Ok(&mut self.drafts[at])
     }
 
-    fn read(&self, target: &Path, shown: &str) -> Result<Option<(Vec<u8>, Metadata)>, String> {
-        let failed = |error: io::Error| format!("cannot edit {shown}: {error}");
-        let metadata = match target.metadata() {
-            Ok(metadata) if metadata.is_file() => metadata,
-            Ok(_) => return Err(format!("{shown} is not a regular file")),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(failed(error)),
-        };
+    fn read(&self, found: &Found, shown: &str) -> Result<(Vec<u8>, Metadata), String> {
+        let metadata = found.metadata();
+        if !metadata.is_file() {
+            return Err(format!("{shown} is not a regular file"));
+        }
         if metadata.len() > CONTENTS_BYTES_MAX {
             return Err(format!(
                 "{shown} has {} bytes, more than the {CONTENTS_BYTES_MAX} that `edit` takes",
@@ -127,9 +169,10 @@ impl<'a> Transaction<'a> {
         if let Some(twin) = self.drafts.iter().find(|draft| draft.metadata().is_some_and(is_same)) {
             return Err(format!("{shown} and {} are one file by two names: change it by one of them", twin.shown));
         }
-        let old = regular::read(target, CONTENTS_BYTES_MAX, self.cancel).map_err(failed)?;
-        self.workspace.ledger().check(target, &Stamp::of(&old))?;
-        Ok(Some((old, metadata)))
+        let old = regular::read(found, CONTENTS_BYTES_MAX, self.cancel)
+            .map_err(|error| format!("cannot edit {shown}: {error}"))?;
+        self.workspace.ledger().check(found.path(), &Stamp::of(&old))?;
+        Ok((old, metadata.clone()))
     }
 
     /// The files that will be different.
@@ -144,7 +187,7 @@ impl<'a> Transaction<'a> {
             (Some(_), Some(_)) => "update",
             (Some(_), None) => "delete",
         };
-        self.changed().map(|draft| save::change(&draft.target, kind(draft))).collect()
+        self.changed().map(|draft| save::change(draft.target(), kind(draft))).collect()
     }
 
     /// All changes as unified diffs, one after the other.
@@ -170,38 +213,32 @@ impl<'a> Transaction<'a> {
 
     /// Writes all changes, or none of them.
     fn commit(&self) -> Result<(), String> {
-        let made: Vec<&Path> = self
-            .changed()
-            .filter(|draft| draft.new.is_some())
-            .flat_map(|draft| draft.target.ancestors().skip(1).take_while(|dir| !dir.exists()))
-            .collect();
         for draft in self.changed() {
-            let old = draft.old.as_ref().map(|(old, metadata)| (old.as_slice(), metadata));
-            self.workspace.snapshot().keep(self.workspace.temp(), &draft.target, old);
+            self.workspace.snapshot().keep(self.workspace.temp(), draft.target(), &draft.before());
         }
-        self.write().inspect_err(|_| {
-            // Those that others use by now are not empty, and stay.
-            for dir in made {
-                let _ = fs::remove_dir(dir);
-            }
-        })?;
+        let mut made = Made::default();
+        if let Err(why) = self.write(&mut made) {
+            made.unmake();
+            return Err(why);
+        }
         for draft in self.changed() {
             let stamp = draft.new.as_deref().map(Stamp::of);
             if let Some(stamp) = &stamp {
-                self.workspace.ledger().note(&draft.target, stamp.clone());
+                self.workspace.ledger().note(draft.target(), stamp.clone());
             }
-            self.workspace.snapshot().changed(&draft.target, stamp);
+            self.workspace.snapshot().changed(draft.target(), stamp);
         }
         Ok(())
     }
 
-    fn write(&self) -> Result<(), String> {
+    /// Notes the directories that it makes.
+    fn write(&self, made: &mut Made) -> Result<(), String> {
         let failed = |draft: &Draft, error: io::Error| format!("cannot edit {}: {error}", draft.shown);
         let mut steps = Vec::new();
         for draft in self.changed() {
             let step = match &draft.new {
-                Some(new) => prepare(&draft.target, new, draft.like.as_ref()).map(Step::Put),
-                None => Ok(Step::Remove(&draft.target)),
+                Some(new) => prepare(&draft.spot, new, draft.like.as_ref(), made).map(Step::Put),
+                None => Ok(Step::Remove(&draft.spot)),
             };
             steps.push((draft, step.map_err(|error| failed(draft, error))?));
         }
@@ -241,7 +278,10 @@ fn put_back(done: &[&Draft]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
     use std::os::unix::fs::PermissionsExt;
+
+    use baton_core::Access;
 
     use super::*;
     use crate::Reach;
@@ -261,7 +301,8 @@ mod tests {
         }
         fs::hard_link(at("linked"), at("twin")).unwrap();
         fs::set_permissions(at("gone"), fs::Permissions::from_mode(0o750)).unwrap();
-        let mut transaction = Transaction::new(&workspace, &cancel);
+        let grant = Grant::none().path(workspace.root().join("linked"), Access::Write);
+        let mut transaction = Transaction::new(&workspace, &grant, &cancel);
         for (name, new) in [("kept", Some("1")), ("linked", Some("2")), ("deep/new", Some("3")), ("gone", None)] {
             transaction.open(name).unwrap().new = new.map(|new| new.as_bytes().to_vec());
         }
@@ -285,7 +326,8 @@ mod tests {
     fn what_cannot_be_prepared_changes_nothing() {
         let (dir, workspace, cancel) = scene();
         fs::write(dir.path().join("a"), "a").unwrap();
-        let mut transaction = Transaction::new(&workspace, &cancel);
+        let grant = Grant::none();
+        let mut transaction = Transaction::new(&workspace, &grant, &cancel);
         transaction.open("a").unwrap().new = Some(b"1".to_vec());
         transaction.open("deep/b/c").unwrap().new = Some(b"2".to_vec());
         transaction.open("deep/b/c/d").unwrap().new = Some(b"3".to_vec());
@@ -301,7 +343,9 @@ mod tests {
         let (dir, workspace, cancel) = scene();
         fs::write(dir.path().join("a"), "a").unwrap();
         fs::hard_link(dir.path().join("a"), dir.path().join("b")).unwrap();
-        let mut transaction = Transaction::new(&workspace, &cancel);
+        let both = ["a", "b"].map(|name| workspace.root().join(name));
+        let grant = both.into_iter().fold(Grant::none(), |grant, path| grant.path(path, Access::Write));
+        let mut transaction = Transaction::new(&workspace, &grant, &cancel);
         transaction.open("a").unwrap();
         assert!(transaction.open("b").err().unwrap().contains("one file by two names"));
     }
@@ -309,7 +353,8 @@ mod tests {
     #[test]
     fn what_was_given_up_is_not_done_later() {
         let (dir, workspace, cancel) = scene();
-        let mut transaction = Transaction::new(&workspace, &cancel);
+        let grant = Grant::none();
+        let mut transaction = Transaction::new(&workspace, &grant, &cancel);
         transaction.open("deep/new").unwrap().new = Some(b"x".to_vec());
         cancel.cancel();
         assert_eq!(transaction.commit(), Err("cancelled; nothing was written".to_owned()));

@@ -3,10 +3,12 @@
 use std::fs::Permissions;
 use std::io;
 use std::os::unix::fs::PermissionsExt;
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
+use baton_guard::path::{Found, Spot, meant, normalise, resolve, shown};
 use baton_guard::secrets::Redactor;
+use baton_guard::{Decision, Grant, PathGuard, Reach, Refusal, Rules, Scope};
 use tempfile::TempDir;
 
 use crate::Background;
@@ -14,25 +16,11 @@ use crate::confinement::Confinement;
 use crate::ledger::Ledger;
 use crate::snapshot::Snapshot;
 
-/// Directories and files that other programs obey.
-const CONTROL: [&str; 3] = [".git", ".baton", ".envrc"];
-
-/// How far writes may reach.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Reach {
-    /// The root, the extra directories and the private temporary directory.
-    Inside,
-    /// Everywhere.
-    Anywhere,
-}
-
 /// The directories of one session and what its agent knows about their files.
 #[derive(Debug)]
 pub struct Workspace {
-    root: PathBuf,
-    extra: Vec<PathBuf>,
+    guard: PathGuard,
     outputs: PathBuf,
-    reach: Reach,
     hidden_env: Vec<String>,
     temp: TempDir,
     cwd: Mutex<PathBuf>,
@@ -44,28 +32,38 @@ pub struct Workspace {
 }
 
 impl Workspace {
-    /// A workspace at `root`, which must exist. Full outputs are kept in `outputs`, which is made when needed.
+    /// A workspace at `root`, which must exist, without rules. Full outputs are kept in `outputs`, which is made when needed.
     pub fn new(root: &Path, outputs: impl Into<PathBuf>, reach: Reach) -> io::Result<Self> {
         let root = root.canonicalize()?;
+        let home = std::env::home_dir().unwrap_or_default();
+        let home = resolve::locate(&home).map_or(home, |located| located.path);
+        let scope = Scope { cwd: root.clone(), root, home, ..Scope::default() };
+        Self::guarded(PathGuard::new(scope, Rules::none(), reach), outputs)
+    }
+
+    /// A workspace where this guard says what the tools may touch. The agent begins where its scope says.
+    pub fn guarded(mut guard: PathGuard, outputs: impl Into<PathBuf>) -> io::Result<Self> {
+        let temp = tempfile::Builder::new().prefix("baton-").permissions(Permissions::from_mode(0o700)).tempdir()?;
+        let outputs = outputs.into();
+        guard.add(temp.path().canonicalize()?);
+        guard.add_readable(resolve::locate(&outputs)?.path);
         Ok(Self {
-            cwd: Mutex::new(root.clone()),
-            extra: Vec::new(),
-            outputs: outputs.into(),
-            reach,
+            cwd: Mutex::new(guard.scope().cwd.clone()),
+            guard,
+            outputs,
             hidden_env: Vec::new(),
-            temp: tempfile::Builder::new().prefix("baton-").permissions(Permissions::from_mode(0o700)).tempdir()?,
+            temp,
             ledger: Ledger::default(),
             snapshot: Snapshot::default(),
             background: Background::default(),
             confinement: None,
             redactor: Redactor::new(),
-            root,
         })
     }
 
-    /// Writes may go to this directory, too. It must exist.
+    /// This directory belongs to the workspace, too. It must exist.
     pub fn add_dir(mut self, dir: &Path) -> io::Result<Self> {
-        self.extra.push(dir.canonicalize()?);
+        self.guard.add(dir.canonicalize()?);
         Ok(self)
     }
 
@@ -109,12 +107,19 @@ impl Workspace {
 
     /// The project and what was added to it.
     pub fn dirs(&self) -> impl Iterator<Item = &PathBuf> {
-        std::iter::once(&self.root).chain(&self.extra)
+        let scope = self.guard.scope();
+        // The temporary directory was added for the tools; it is no place for a project.
+        std::iter::once(&scope.root).chain(scope.added.iter().filter(|dir| !dir.starts_with(self.temp())))
     }
 
     /// The project.
     pub fn root(&self) -> &Path {
-        &self.root
+        &self.guard.scope().root
+    }
+
+    /// What says which files the tools may touch.
+    pub fn guard(&self) -> &PathGuard {
+        &self.guard
     }
 
     /// Where full outputs are kept.
@@ -154,94 +159,55 @@ impl Workspace {
         &self.snapshot
     }
 
-    /// The absolute path that the agent means: from where it is, `~` expanded, `.` and `..` taken away.
+    /// The absolute path that the agent means: from where it is, with `~` expanded. `.` and `..` stay, since they may come
+    /// after a link.
     pub fn resolve(&self, path: &str) -> PathBuf {
-        let path = match (path.strip_prefix('~'), std::env::home_dir()) {
-            (Some(rest), Some(home)) if rest.is_empty() || rest.starts_with('/') => {
-                home.join(rest.trim_start_matches('/'))
-            }
-            _ => PathBuf::from(path),
-        };
-        normalise(&self.cwd().join(path))
+        meant(path, &self.cwd(), &self.guard.scope().home)
+    }
+
+    /// Holds what the agent names and may read.
+    pub fn find(&self, path: &str, grant: &Grant) -> Result<Found, Refusal> {
+        named(path)?;
+        self.guard.find(&self.resolve(path), grant)
+    }
+
+    /// Holds the place of a file that the agent names and may write.
+    pub fn spot(&self, path: &str, grant: &Grant) -> Result<Spot, Refusal> {
+        named(path)?;
+        self.guard.spot(&self.resolve(path), grant)
     }
 
     /// The path as the agent would write it: from where it is, if it lies below.
     pub(crate) fn show(&self, path: &Path) -> String {
+        let path = normalise(path);
         match path.strip_prefix(self.cwd()) {
-            Ok(rest) if !rest.as_os_str().is_empty() => rest.display().to_string(),
-            _ => path.display().to_string(),
+            Ok(rest) if !rest.as_os_str().is_empty() => shown(rest),
+            _ => shown(&path),
         }
-    }
-
-    /// Where a write to this path would really go, or why it may not.
-    pub fn check_write(&self, path: &Path) -> Result<PathBuf, String> {
-        let target = follow(path).map_err(|error| format!("cannot write {}: {error}", path.display()))?;
-        let temp = self.temp().canonicalize().unwrap_or_else(|_| self.temp().to_owned());
-        if self.reach == Reach::Anywhere {
-            return Ok(target);
-        }
-        // Files that git and Baton obey: whoever writes them can make others run what they like.
-        if let Some(name) = CONTROL.iter().find(|name| target.components().any(|part| part.as_os_str() == **name)) {
-            return Err(format!("refused: {} controls programs ({name}); no tool may write there", target.display()));
-        }
-        let mut allowed = self.extra.iter().chain([&self.root, &temp]);
-        if allowed.any(|dir| target.starts_with(dir)) {
-            return Ok(target);
-        }
-        let scope: Vec<_> = [&self.root].into_iter().chain(&self.extra).map(|dir| dir.display().to_string()).collect();
-        Err(format!(
-            "refused: {} is outside of the workspace; writes are limited to {}",
-            target.display(),
-            scope.join(", ")
-        ))
     }
 }
 
-/// Takes `.` and `..` away without looking at the disk.
-fn normalise(path: &Path) -> PathBuf {
-    let mut out = PathBuf::new();
-    for part in path.components() {
-        match part {
-            Component::CurDir => {}
-            Component::ParentDir => {
-                out.pop();
-            }
-            part => out.push(part),
-        }
+/// Why something was not opened, for the model.
+pub(crate) fn told(what: &str, shown: &str, refusal: &Refusal) -> String {
+    match refusal {
+        Refusal::Judged(_) => refusal.to_string(),
+        Refusal::Missing(_) => format!("{shown} does not exist"),
+        Refusal::Failed(error) => format!("cannot {what} {shown}: {error}"),
     }
-    out
 }
 
-/// Resolves symbolic links, also of a path whose last parts do not exist yet and of a link that leads nowhere.
-fn follow(path: &Path) -> io::Result<PathBuf> {
-    const LINKS_MAX: usize = 40;
-    let mut path = path.to_owned();
-    for _ in 0..LINKS_MAX {
-        let mut missing = Vec::new();
-        let mut at = path.as_path();
-        loop {
-            match at.canonicalize() {
-                Ok(real) => return Ok(missing.iter().rev().fold(real, |dir, name| dir.join(name))),
-                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-                Err(error) => {
-                    if at.is_symlink() {
-                        break;
-                    }
-                    let (Some(parent), Some(name)) = (at.parent(), at.file_name()) else { return Err(error) };
-                    missing.push(name.to_owned());
-                    at = parent;
-                }
-            }
-        }
-        let link = at.parent().unwrap_or(at).canonicalize()?.join(at.read_link()?);
-        path = normalise(&missing.iter().rev().fold(link, |dir, name| dir.join(name)));
+fn named(path: &str) -> Result<(), Refusal> {
+    if path.is_empty() {
+        return Err(Refusal::Judged(Decision::deny("path.malformed", "the path is empty")));
     }
-    Err(io::Error::other("too many symbolic links"))
+    Ok(())
 }
 
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::symlink;
+
+    use baton_core::Access;
 
     use super::*;
 
@@ -257,13 +223,12 @@ mod tests {
     fn paths_resolve_from_where_the_agent_is() {
         let (_dir, workspace) = workspace();
         let root = workspace.root().to_owned();
-        assert_eq!(workspace.resolve("a/./b/../c"), root.join("a/c"));
-        assert_eq!(workspace.resolve("/x//y/.."), Path::new("/x"));
-        assert_eq!(workspace.resolve("~"), std::env::home_dir().unwrap());
+        assert_eq!(workspace.resolve("a/./b/../c"), root.join("a/./b/../c"));
+        assert_eq!(workspace.resolve("~"), workspace.guard().scope().home.join(""));
         assert_eq!(workspace.resolve("~x"), root.join("~x"));
         workspace.set_cwd(root.join("sub"));
-        assert_eq!(workspace.resolve("../a"), root.join("a"));
-        assert_eq!(workspace.show(&root.join("sub/f")), "f");
+        assert_eq!(workspace.show(&workspace.resolve("../a")), root.join("a").display().to_string());
+        assert_eq!(workspace.show(&root.join("sub/f\n\u{1b}")), "f\\n\\u{1b}");
     }
 
     #[test]
@@ -275,29 +240,34 @@ mod tests {
         symlink(beside.join("proj-evil"), root.join("out")).unwrap();
         symlink(beside.join("nowhere"), root.join("dangling")).unwrap();
         symlink("loop", root.join("loop")).unwrap();
+        let spot = |workspace: &Workspace, path: PathBuf, grant: &Grant| {
+            let spot = workspace.spot(path.to_str().unwrap(), grant);
+            spot.map(|spot| spot.path().to_owned()).map_err(|refusal| refusal.to_string())
+        };
+        let none = Grant::none();
 
-        assert_eq!(workspace.check_write(&root.join("new/deep/file")), Ok(root.join("new/deep/file")));
-        assert!(workspace.check_write(&workspace.temp().join("x")).is_ok());
-        for outside in [
-            beside.join("proj-evil/x"),
-            root.join("out/x"),
-            root.join("out/new/x"),
-            root.join("dangling"),
-            root.join("dangling/x"),
-            PathBuf::from("/etc/passwd"),
-        ] {
-            let refusal = workspace.check_write(&outside).unwrap_err();
-            assert!(refusal.contains(&root.display().to_string()), "{refusal}");
+        assert_eq!(spot(&workspace, root.join("new/deep/file"), &none), Ok(root.join("new/deep/file")));
+        assert!(spot(&workspace, workspace.temp().join("x"), &none).is_ok());
+        for outside in ["../proj-evil/x", "out/x", "out/new/x", "dangling", "dangling/x"].map(|path| root.join(path)) {
+            let refusal = spot(&workspace, outside, &none).unwrap_err();
+            assert!(refusal.contains("outside of the workspace") && refusal.contains("a person"), "{refusal}");
         }
-        assert!(workspace.check_write(&root.join("loop")).is_err());
+        assert!(spot(&workspace, root.join("loop"), &none).is_err());
         for control in [".git/config", "sub/.git/hooks/pre-commit", ".baton/config.jsonc", ".envrc"] {
-            let refusal = workspace.check_write(&root.join(control)).unwrap_err();
-            assert!(refusal.contains("controls programs"), "{refusal}");
+            let refusal = spot(&workspace, root.join(control), &none).unwrap_err();
+            assert!(refusal.contains("No tool may do this"), "{refusal}");
         }
-        assert!(workspace.check_write(&root.join(".gitignore")).is_ok());
+        assert!(spot(&workspace, root.join(".gitignore"), &none).is_ok());
+
+        // What was granted is one file, wherever the way to it leads, and nothing that is denied.
+        let grant = Grant::none().path(beside.join("proj-evil/x"), Access::Write);
+        assert_eq!(spot(&workspace, root.join("out/x"), &grant), Ok(beside.join("proj-evil/x")));
+        assert!(spot(&workspace, root.join("out/y"), &grant).is_err());
+        let grant = Grant::none().path(root.join(".envrc"), Access::Write);
+        assert!(spot(&workspace, root.join(".envrc"), &grant).is_err());
 
         let wider = workspace.add_dir(&beside.join("proj-evil")).unwrap();
-        assert!(wider.check_write(&root.join("out/x")).is_ok());
+        assert!(spot(&wider, root.join("out/x"), &none).is_ok());
     }
 
     #[test]

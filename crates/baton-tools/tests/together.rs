@@ -130,14 +130,15 @@ async fn a_patch_whose_second_part_fails_changes_nothing() {
         ("*** Update File: b\n-too\n+2", "b: the hunk at line 6 of the patch: it is not in the file"),
         ("*** Update File: none\n-x", "line 5 of the patch: none does not exist: use `*** Add File: none`"),
         ("*** Delete File: none", "line 5 of the patch: none does not exist"),
-        ("*** Delete File: link", "link is a symbolic link"),
+        ("*** Update File: link\n*** Move to: c", "link is a symbolic link"),
         ("*** Add File: b\n+x", "line 5 of the patch: b exists already"),
         ("*** Update File: b\n*** Move to: a", "line 5 of the patch: a exists already"),
         ("*** Update File: b\n*** Move to: b", "line 5 of the patch: b exists already"),
         ("*** Update File: stale\n-x", "was changed since you read it"),
         ("*** Delete File: stale", "was changed since you read it"),
-        ("*** Add File: .git/hooks/x\n+x", "controls programs"),
-        ("*** Update File: b\n*** Move to: /etc/b", "outside of the workspace"),
+        ("*** Add File: .git/hooks/x\n+x", "git obeys this file"),
+        ("*** Update File: b\n*** Move to: /etc/b", "belongs to the system"),
+        ("*** Update File: b\n*** Move to: ../b", "outside of the workspace"),
         ("*** Add File: file/x\n+x", "Not a directory"),
         ("nonsense", "line 5 of the patch: `nonsense`"),
         // Found only while it is written: a file cannot be where a directory is needed.
@@ -151,6 +152,24 @@ async fn a_patch_whose_second_part_fails_changes_nothing() {
     }
     // The ledger was not told of what did not happen.
     scene.ok("edit", json!({"path": "a", "old": "one", "new": "1"})).await;
+}
+
+#[tokio::test]
+async fn a_link_is_deleted_and_not_what_it_leads_to() {
+    let scene = Scene::new();
+    scene.file("a", "one\n");
+    symlink("a", scene.root.join("link")).unwrap();
+    symlink("/etc/hostname", scene.root.join("out")).unwrap();
+    let delete = "*** Delete File: link\n*** Delete File: out";
+    let failing = format!("*** Begin Patch\n{delete}\n*** Add File: d\n+d\n*** Add File: d/e\n+e\n*** End Patch");
+    scene.error("apply_patch", json!({"patch": failing})).await;
+    assert_eq!(fs::read_link(scene.root.join("out")).unwrap().to_str(), Some("/etc/hostname"));
+    let patch = format!("*** Begin Patch\n{delete}\n*** End Patch");
+    assert_eq!(scene.ok("apply_patch", json!({"patch": patch})).await, "D link\nD out");
+    assert_eq!((names(&scene), scene.contents("a")), (vec!["a".to_owned()], b"one\n".to_vec()));
+    let taken = scene.executor.workspace().take_back("1");
+    assert_eq!((taken.restored, taken.left), (vec!["link".to_owned(), "out".to_owned()], Vec::new()));
+    assert_eq!(fs::read_link(scene.root.join("out")).unwrap().to_str(), Some("/etc/hostname"));
 }
 
 /// No file may grow beyond 4 KiB in the second run of this test: to a writer that is a full disk.
@@ -179,13 +198,16 @@ async fn a_full_disk_is_found_before_anything_changes() {
         let before = names(&scene);
         let large = "x".repeat(8_000);
         let edits = json!([{"path": "a", "old": "one", "new": "1"}, {"path": "b", "old": "two", "new": large}]);
-        let refusal = scene.error("multi_edit", json!({"edits": edits})).await;
+        let refused = scene.run("multi_edit", json!({"edits": edits})).await;
+        assert_eq!(refused.text.contains("has another name elsewhere"), linked, "{}", refused.text);
+        let refusal = scene.run_granted("multi_edit", json!({"edits": edits}), &["a", "b"]).await.text;
         assert!(refusal.starts_with("cannot edit b: File too large"), "{refusal}");
         assert_eq!(refusal.ends_with("put back as it was: a"), linked, "{refusal}");
         let patch = format!(
             "*** Begin Patch\n*** Add File: new/c\n+c\n*** Delete File: a\n*** Update File: b\n+{large}\n*** End Patch"
         );
-        assert!(scene.error("apply_patch", json!({"patch": patch})).await.contains("File too large"));
+        let refusal = scene.run_granted("apply_patch", json!({"patch": patch}), &["a", "b"]).await.text;
+        assert!(refusal.contains("File too large"), "{refusal}");
         assert_eq!((scene.contents("a"), scene.contents("b")), (b"one\n".to_vec(), b"two\n".to_vec()));
         assert_eq!(names(&scene), before);
     }

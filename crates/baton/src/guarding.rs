@@ -6,6 +6,7 @@ use std::sync::Arc;
 use baton_agent::{Permissions, Record};
 use baton_core::{Area, Clock, Fault, PermissionMode, SessionId, Tier};
 use baton_guard::audit::Audit;
+use baton_guard::path::resolve;
 use baton_guard::sandbox::{Level, Sandbox};
 use baton_guard::secrets::Redactor;
 use baton_guard::{Origin, PermissionSettings, Scope};
@@ -74,21 +75,20 @@ impl Setup {
         }
     }
 
-    /// Where the agent works, for the guard.
+    /// Where the agent works, for the guard: all of it as it really is, links resolved.
     pub fn scope(&self) -> Result<Scope, Fault> {
         Ok(Scope {
-            root: self.project.root.clone(),
+            root: real(&self.project.root),
             cwd: self.cwd.clone(),
-            home: self.places.home.clone().unwrap_or_default(),
+            home: real(self.places.home.as_deref().unwrap_or(Path::new(""))),
             added: self.added_dirs()?,
             own: self.own_dirs(),
-            readable: Vec::new(),
-            writable: None,
+            ..Scope::default()
         })
     }
 
     fn own_dirs(&self) -> Vec<PathBuf> {
-        vec![self.places.state_dir.clone(), self.places.config_dir.clone()]
+        vec![real(&self.places.state_dir), real(&self.places.config_dir)]
     }
 
     /// Knows the keys of providers, and the values of variables whose names tell a secret.
@@ -114,10 +114,12 @@ impl Setup {
         let hosts = self.web.allow_private.iter().map(|host| format!("WebFetch(domain:{})", host.host()));
         let settings = PermissionSettings { allow: hosts.collect(), ..PermissionSettings::default() };
         rules.add(&settings, Origin::Trusted).map_err(|error| Fault::input(error.to_string()))?;
-        let mut scope = self.scope()?;
-        scope.readable.push(self.state_dir()?.join("outputs"));
         let audit = Audit::new(&self.places.state_dir, &self.project.id, redactor);
         let record = Some(Record::new(audit, clock, format!("main {session}")));
-        Ok(Permissions { mode, rules, scope, record, rule_book: None })
+        Ok(Permissions { mode, rules, record, rule_book: None })
     }
+}
+
+fn real(path: &Path) -> PathBuf {
+    resolve::locate(path).map_or_else(|_| path.to_owned(), |located| located.path)
 }

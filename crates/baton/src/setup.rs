@@ -3,13 +3,15 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use baton_agent::{Environment, ModelSetting, Options, RandomIds, SystemClock, TurnLimits, find_instructions, opening};
+use baton_agent::{
+    Environment, ModelSetting, Options, Permissions, RandomIds, SystemClock, TurnLimits, find_instructions, opening,
+};
 use baton_config::{Config, Layer, LayerKind, Places, Project, RootKind, Warning};
 use baton_core::{AgentRole, Area, Clock, EventSource, Fault, IdSource, PermissionMode, SessionId, Tier};
 use baton_guard::credentials::{Keyring, SecretTool, Store};
 use baton_guard::sandbox::SandboxSettings;
 use baton_guard::secrets::Redactor;
-use baton_guard::{Origin, PermissionSettings, Rules};
+use baton_guard::{Origin, PathGuard, PermissionSettings, Rules};
 use baton_llm::{Budget, Caps, Gate, LlmError, LlmSettings, Marks, Models, Opened, Recording, Tape};
 use baton_tools::{Confinement, Executor, Reach, Registry, Typed, WebFetch, WebSettings, Workspace};
 
@@ -180,7 +182,7 @@ impl Setup {
         let permissions = self.permissions(mode, source.session(), clock.clone(), redactor.clone())?;
         let web = WebFetch::new(self.web.clone(), self.llm.network.ca_file.clone());
         let tools = Registry::builtin().with(Typed::new(web));
-        let executor = Executor::new(tools, Arc::new(self.workspace(mode, confinement, redactor)?));
+        let executor = Executor::new(tools, Arc::new(self.workspace(&permissions, confinement, redactor)?));
         let environment = Environment {
             cwd: self.cwd.display().to_string(),
             root: self.project.root.display().to_string(),
@@ -251,28 +253,24 @@ impl Setup {
 
     fn workspace(
         &self,
-        mode: PermissionMode,
+        permissions: &Permissions,
         confinement: Option<Confinement>,
         redactor: Redactor,
     ) -> Result<Workspace, Fault> {
-        let unusable = |dir: &Path, error: std::io::Error| {
-            Fault::new(Area::Workspace, Tier::UserFixable, format!("cannot work in {}: {error}", dir.display()))
-        };
-        let reach = if mode == PermissionMode::Yolo { Reach::Anywhere } else { Reach::Inside };
         let root = &self.project.root;
-        let mut workspace = Workspace::new(root, self.state_dir()?.join("outputs"), reach)
-            .and_then(|workspace| workspace.in_dir(&self.cwd))
-            .map_err(|error| unusable(root, error))?
+        let unusable = |error: std::io::Error| {
+            Fault::new(Area::Workspace, Tier::UserFixable, format!("cannot work in {}: {error}", root.display()))
+        };
+        let reach = if permissions.mode == PermissionMode::Yolo { Reach::Anywhere } else { Reach::Inside };
+        let guard = PathGuard::new(self.scope()?, permissions.rules.clone(), reach);
+        let workspace = Workspace::guarded(guard, self.state_dir()?.join("outputs"))
+            .map_err(unusable)?
             .hide_env(self.llm.providers.key_names().chain(self.hidden.clone()))
             .redact(redactor);
-        if let Some(confinement) = confinement {
-            workspace = workspace.confine(confinement);
-        }
-        for dir in &self.add_dirs {
-            let dir = self.cwd.join(dir);
-            workspace = workspace.add_dir(&dir).map_err(|error| unusable(&dir, error))?;
-        }
-        Ok(workspace)
+        Ok(match confinement {
+            Some(confinement) => workspace.confine(confinement),
+            None => workspace,
+        })
     }
 }
 

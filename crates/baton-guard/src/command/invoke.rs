@@ -143,7 +143,8 @@ impl Walker<'_> {
                 args.iter().position(|arg| arg.text == *option).map(|at| at + 1)
             };
             if let Some(at) = at {
-                return self.shell_words(args.get(at..).unwrap_or_default());
+                let words = args.get(at..).unwrap_or_default();
+                return self.shell_words(if name == "trap" { trapped(words) } else { words });
             }
         }
         at += wrapper.skip;
@@ -366,7 +367,7 @@ impl Walker<'_> {
         let words: Vec<&str> = args.iter().skip(start).map(|arg| arg.text.as_str()).collect();
         let Some(entry) = self.table.entry(name, &words) else {
             let reason = format!("{} is not a program that is known to be harmless", escaped(name));
-            self.find(Decision::ask("program.unknown", reason), About::Part(part), true);
+            self.find(Decision::ask("program.unknown", reason), About::Part(part), false);
             for arg in &args[1..] {
                 self.mentions_in(arg, false);
             }
@@ -398,4 +399,14 @@ pub(super) fn quoted(text: &str) -> String {
         return text.to_owned();
     }
     format!("'{}'", text.replace('\'', "'\\''"))
+}
+
+/// Of the words of `trap`, the code that is run later: the first, unless it means that nothing is.
+fn trapped(words: &[Arg]) -> &[Arg] {
+    match words {
+        [action, _, ..] if action.known == Known::Exactly && matches!(action.text.as_str(), "" | "-") => &[],
+        [_, _, ..] => &words[..1],
+        [signal] if signal.text.chars().all(|c| c.is_ascii_alphanumeric()) => &[],
+        words => words,
+    }
 }

@@ -91,6 +91,9 @@ pub fn wildcard(pattern: &str, text: &str) -> bool {
     if let Some(prefix) = pattern.strip_suffix('*').filter(|prefix| !prefix.contains(['*', '?', '[', '\\'])) {
         return text.starts_with(prefix);
     }
+    if let Some(suffix) = pattern.strip_prefix('*').filter(|suffix| !suffix.contains(['*', '?', '[', '\\'])) {
+        return text.ends_with(suffix);
+    }
     let (pattern, text): (Vec<char>, Vec<char>) = (pattern.chars().collect(), text.chars().collect());
     let (mut p, mut t) = (0, 0);
     let mut retry: Option<(usize, usize)> = None;

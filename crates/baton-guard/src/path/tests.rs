@@ -56,7 +56,7 @@ fn places_are_compared_by_component() {
 #[test]
 fn a_role_writes_only_its_files() {
     let scope = Scope { writable: Some(vec![Pattern::new("tests/**/*.rs")]), ..scope() };
-    let verdict = |path: &str| scope.judge(&scope.absolute(path), Access::Write, false).verdict;
+    let verdict = |path: &str| scope.judge(&scope.meant(path), Access::Write, false).verdict;
     assert_eq!(verdict("tests/a/b.rs"), Verdict::Allow);
     assert_eq!(verdict("tests/x.sh"), Verdict::Deny);
     assert_eq!(verdict("src/main.rs"), Verdict::Deny);

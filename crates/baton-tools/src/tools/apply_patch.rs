@@ -3,7 +3,6 @@
 use baton_core::Access;
 use schemars::JsonSchema;
 use serde::Deserialize;
-use tokio_util::sync::CancellationToken;
 
 use crate::patch::{self, Action, Hunk, Section};
 use crate::transaction::{Draft, Transaction};
@@ -28,18 +27,18 @@ impl TypedTool for ApplyPatch {
     const ACCESS: Access = Access::Write;
 
     async fn call(&self, input: Input, cx: &CallContext) -> Result<Outcome, String> {
-        let (workspace, cancel) = (cx.workspace.clone(), cx.cancel.clone());
-        crate::blocking(move || apply_patch(&input, &workspace, &cancel)).await
+        let cx = cx.clone();
+        crate::blocking(move || apply_patch(&input, &cx)).await
     }
 }
 
-fn apply_patch(input: &Input, workspace: &Workspace, cancel: &CancellationToken) -> Result<Outcome, String> {
+fn apply_patch(input: &Input, cx: &CallContext) -> Result<Outcome, String> {
     let refused = |why: String| format!("{why}\nNothing was changed");
     let sections = patch::parse(&input.patch).map_err(refused)?;
-    let mut transaction = Transaction::new(workspace, cancel);
+    let mut transaction = Transaction::new(&cx.workspace, &cx.grant, &cx.cancel);
     let mut remarks = Vec::new();
     for section in &sections {
-        remarks.extend(apply(section, workspace, &mut transaction).map_err(refused)?);
+        remarks.extend(apply(section, &cx.workspace, &mut transaction).map_err(refused)?);
     }
     let mut said: Vec<_> =
         transaction.changed().map(|draft| format!("{} {}", draft.letter(), draft.shown)).chain(remarks).collect();
@@ -52,29 +51,35 @@ fn apply_patch(input: &Input, workspace: &Workspace, cancel: &CancellationToken)
 /// Drafts what a section says; returns what the model should know about it.
 fn apply(section: &Section, workspace: &Workspace, transaction: &mut Transaction) -> Result<Vec<String>, String> {
     let Section { line, path, action } = section;
-    let draft = transaction.open(path)?;
     match action {
         Action::Add(lines) => {
+            let draft = transaction.open(path)?;
             create(draft, lines.iter().flat_map(|line| [line, "\n"]).collect::<String>().into_bytes(), *line)?;
             Ok(Vec::new())
         }
         Action::Delete => {
-            remove(draft, path, workspace, *line)?;
+            remove(transaction.open_to_remove(path)?, *line)?;
             Ok(Vec::new())
         }
         Action::Update { to: None, hunks } => {
+            let draft = transaction.open(path)?;
             let (contents, remarks) = updated(draft, hunks, *line)?;
             draft.new = Some(contents);
             Ok(remarks)
         }
         Action::Update { to: Some(to), hunks } => {
+            let draft = transaction.open(path)?;
+            // The draft is of the file that the link leads to, and that is not what would be meant.
+            if workspace.resolve(path).is_symlink() {
+                return Err(format!("line {line} of the patch: {path} is a symbolic link: move it with `bash`"));
+            }
             let (contents, remarks) = updated(draft, hunks, *line)?;
             let like = draft.metadata().or(draft.like.as_ref()).cloned();
             // Before the old one goes, so that a file cannot be moved to where it is.
             let target = transaction.open(to)?;
             create(target, contents, *line)?;
             target.like = like;
-            remove(transaction.open(path)?, path, workspace, *line)?;
+            remove(transaction.open(path)?, *line)?;
             Ok(remarks)
         }
     }
@@ -89,12 +94,8 @@ fn create(draft: &mut Draft, contents: Vec<u8>, line: usize) -> Result<(), Strin
     Ok(())
 }
 
-fn remove(draft: &mut Draft, path: &str, workspace: &Workspace, line: usize) -> Result<(), String> {
+fn remove(draft: &mut Draft, line: usize) -> Result<(), String> {
     let shown = &draft.shown;
-    // The draft is of the file that the link leads to, and that is not what would be meant.
-    if workspace.resolve(path).is_symlink() {
-        return Err(format!("line {line} of the patch: {path} is a symbolic link: delete or move it with `bash`"));
-    }
     draft.new.take().map(|_| ()).ok_or_else(|| format!("line {line} of the patch: {shown} does not exist"))
 }
 

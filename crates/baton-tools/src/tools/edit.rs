@@ -3,12 +3,11 @@
 use baton_core::Access;
 use schemars::JsonSchema;
 use serde::Deserialize;
-use tokio_util::sync::CancellationToken;
 
 use crate::edit_match::{self, Edited, Places, line_number};
 use crate::shape::cut_line;
 use crate::transaction::{Draft, Transaction};
-use crate::{CallContext, Outcome, TypedTool, Workspace};
+use crate::{CallContext, Outcome, TypedTool};
 
 /// Edits files.
 pub(crate) struct Edit;
@@ -36,19 +35,19 @@ impl TypedTool for Edit {
     const ACCESS: Access = Access::Write;
 
     async fn call(&self, input: Input, cx: &CallContext) -> Result<Outcome, String> {
-        let (workspace, cancel) = (cx.workspace.clone(), cx.cancel.clone());
-        crate::blocking(move || edit(&input, &workspace, &cancel)).await
+        let cx = cx.clone();
+        crate::blocking(move || edit(&input, &cx)).await
     }
 }
 
-fn edit(input: &Input, workspace: &Workspace, cancel: &CancellationToken) -> Result<Outcome, String> {
-    let mut transaction = Transaction::new(workspace, cancel);
+fn edit(input: &Input, cx: &CallContext) -> Result<Outcome, String> {
+    let mut transaction = Transaction::new(&cx.workspace, &cx.grant, &cx.cancel);
     let draft = transaction.open(&input.path)?;
     let edited = apply(draft, &input.old, &input.new, input.all)?;
     let is_dry = input.dry_run == Some(true);
     let shown = if is_dry { String::new() } else { format!("\n{}", region(&edited)) };
     let said = format!("{} edited{}{shown}", draft.shown, remark(&edited));
-    let path = draft.target.display().to_string();
+    let path = draft.target().display().to_string();
     draft.new = Some(edited.contents);
     Ok(transaction.finish(&said, is_dry)?.with("path", path))
 }

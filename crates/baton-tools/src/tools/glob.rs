@@ -7,13 +7,15 @@ use std::sync::{Mutex, PoisonError};
 use std::time::SystemTime;
 
 use baton_core::Access;
+use baton_guard::Refusal;
+use baton_guard::path::normalise;
 use globset::GlobBuilder;
 use schemars::JsonSchema;
 use serde::Deserialize;
-use tokio_util::sync::CancellationToken;
 
-use super::walk::{self, Hidden};
+use super::walk::{self, Hidden, Wanted};
 use crate::shape::Head;
+use crate::workspace::told;
 use crate::{CallContext, Outcome, TypedTool, Workspace};
 
 const SHOWN_MAX: usize = 200;
@@ -36,14 +38,18 @@ impl TypedTool for Glob {
     const ACCESS: Access = Access::Read;
 
     async fn call(&self, input: Input, cx: &CallContext) -> Result<Outcome, String> {
-        let (workspace, cancel) = (cx.workspace.clone(), cx.cancel.clone());
-        crate::blocking(move || glob(&input, &workspace, &cancel)).await
+        let cx = cx.clone();
+        crate::blocking(move || glob(&input, &cx)).await
     }
 }
 
-fn glob(input: &Input, workspace: &Workspace, cancel: &CancellationToken) -> Result<Outcome, String> {
-    let root = workspace.resolve(input.path.as_deref().unwrap_or("."));
-    if !root.is_dir() {
+fn glob(input: &Input, cx: &CallContext) -> Result<Outcome, String> {
+    let (workspace, cancel) = (&*cx.workspace, &cx.cancel);
+    let path = input.path.as_deref().unwrap_or(".");
+    let root = normalise(&workspace.resolve(path));
+    let refused = |refusal: Refusal| told("search", &workspace.show(&root), &refusal);
+    let found = workspace.find(path, &cx.grant).map_err(refused)?;
+    if !found.metadata().is_dir() {
         return Err(format!("{} is not a directory", workspace.show(&root)));
     }
     let pattern = resolved(input.pattern.trim_start_matches("./"), &root, workspace);
@@ -57,18 +63,25 @@ fn glob(input: &Input, workspace: &Workspace, cancel: &CancellationToken) -> Res
         .compile_matcher();
     let names_hidden = pattern.split('/').any(|part| part.starts_with('.') && part != "." && part != "..");
     let hidden = if names_hidden { Hidden::Wanted } else { Hidden::Skipped };
-    let base = fixed_part(if absolute { Path::new("/") } else { &root }, &pattern);
+    let from = fixed_part(if absolute { Path::new("/") } else { &root }, &pattern);
+    let base = workspace.guard().find(&from, &cx.grant).map_err(refused)?;
+    let base = base.into_dir().map_err(|error| format!("cannot search {}: {error}", workspace.show(&from)))?;
 
     // Only what is shown is kept, however much there is: the oldest is on top and goes when something newer comes.
     let newest: Mutex<BinaryHeap<(Reverse<SystemTime>, PathBuf)>> = Mutex::default();
-    let keep = |path: &Path| matcher.is_match(if absolute { path } else { path.strip_prefix(&root).unwrap_or(path) });
-    let walked = walk::files(&base, hidden, walk::FILES_MAX, cancel, keep, |path| {
-        let modified = path.metadata().and_then(|metadata| metadata.modified());
+    let keep = |path: &Path| {
+        let path = from.join(path);
+        matcher.is_match(if absolute { &path } else { path.strip_prefix(&root).unwrap_or(&path) })
+    };
+    let sight = workspace.guard().sight(base.path(), &cx.grant);
+    let walked = walk::files(&base, (hidden, Wanted::Names, walk::FILES_MAX), &sight, cancel, keep, |path| {
+        let Ok(metadata) = base.metadata(&path) else { return false };
         let mut newest = newest.lock().unwrap_or_else(PoisonError::into_inner);
-        newest.push((Reverse(modified.unwrap_or(SystemTime::UNIX_EPOCH)), path));
+        newest.push((Reverse(metadata.modified().unwrap_or(SystemTime::UNIX_EPOCH)), path));
         if newest.len() > SHOWN_MAX {
             newest.pop();
         }
+        true
     });
     if cancel.is_cancelled() {
         return Err("cancelled".to_owned());
@@ -76,7 +89,7 @@ fn glob(input: &Input, workspace: &Workspace, cancel: &CancellationToken) -> Res
     let newest = newest.into_inner().unwrap_or_else(PoisonError::into_inner).into_sorted_vec();
 
     let mut head = Head::default();
-    let shown = newest.iter().take_while(|(_, path)| head.push(&workspace.show(path))).count();
+    let shown = newest.iter().take_while(|(_, path)| head.push(&workspace.show(&from.join(path)))).count();
     let mut notes = Vec::new();
     if walked.files == 0 {
         notes.push("no files match".to_owned());
@@ -96,7 +109,7 @@ fn resolved(pattern: &str, root: &Path, workspace: &Workspace) -> String {
     }
     let start = parts[..fixed].join("/");
     let start = if parts[0] == "~" { start } else { root.join(start).display().to_string() };
-    let base = workspace.resolve(&start).display().to_string();
+    let base = normalise(&workspace.resolve(&start)).display().to_string();
     format!("{}/{}", globset::escape(base.trim_end_matches('/')), parts[fixed..].join("/"))
 }
 

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use baton_core::Access;
+use baton_guard::path::normalise;
 use globset::{GlobBuilder, GlobMatcher};
 use grep_regex::{RegexMatcher, RegexMatcherBuilder};
 use grep_searcher::{BinaryDetection, Searcher, SearcherBuilder, Sink, SinkContext, SinkMatch};
@@ -14,10 +15,11 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use tokio_util::sync::CancellationToken;
 
-use super::walk::{self, Hidden, Walked};
-use crate::regular;
+use super::walk::{self, Hidden, Wanted};
+use crate::regular::{self, Regular};
 use crate::shape::{Head, cut_line};
-use crate::{CallContext, Outcome, TypedTool, Workspace};
+use crate::workspace::told;
+use crate::{CallContext, Outcome, TypedTool};
 
 const LIMIT_DEFAULT: usize = 200;
 const LIMIT_MAX: usize = 1_000;
@@ -56,39 +58,48 @@ impl TypedTool for Grep {
     const ACCESS: Access = Access::Read;
 
     async fn call(&self, input: Input, cx: &CallContext) -> Result<Outcome, String> {
-        let (workspace, cancel) = (cx.workspace.clone(), cx.cancel.clone());
-        crate::blocking(move || grep(&input, &workspace, &cancel)).await
+        let cx = cx.clone();
+        crate::blocking(move || grep(&input, &cx)).await
     }
 }
 
-fn grep(input: &Input, workspace: &Workspace, cancel: &CancellationToken) -> Result<Outcome, String> {
+fn grep(input: &Input, cx: &CallContext) -> Result<Outcome, String> {
+    let (workspace, cancel) = (&*cx.workspace, &cx.cancel);
     let search = Search::new(input)?;
-    let root = workspace.resolve(input.path.as_deref().unwrap_or("."));
+    let path = input.path.as_deref().unwrap_or(".");
+    let root = normalise(&workspace.resolve(path));
     let name_filter = input.glob.as_deref().map(name_filter).transpose()?;
-    let (mut files, mut walked) = (Vec::new(), None);
-    if root.is_dir() {
-        let keep = |path: &Path| {
-            name_filter.as_ref().is_none_or(|glob| glob.is_match(path.strip_prefix(&root).unwrap_or(path)))
-        };
+    let found = workspace.find(path, &cx.grant).map_err(|refusal| told("search", &workspace.show(&root), &refusal))?;
+    let (files, hits, note) = if found.metadata().is_dir() {
+        let base = found.into_dir().map_err(|error| format!("cannot search {}: {error}", workspace.show(&root)))?;
+        let sight = workspace.guard().sight(base.path(), &cx.grant);
+        let keep = |path: &Path| name_filter.as_ref().is_none_or(|glob| glob.is_match(path));
         let all = Mutex::new(Vec::new());
-        walked = Some(walk::files(&root, Hidden::Skipped, walk::FILES_MAX, cancel, keep, |path| {
+        let how = (Hidden::Skipped, Wanted::Contents, walk::FILES_MAX);
+        let walked = walk::files(&base, how, &sight, cancel, keep, |path| {
             all.lock().unwrap_or_else(PoisonError::into_inner).push(path);
-        }));
-        files = all.into_inner().unwrap_or_else(PoisonError::into_inner);
+            true
+        });
+        let mut files = all.into_inner().unwrap_or_else(PoisonError::into_inner);
         files.sort_unstable();
+        let open = |path: &Path| {
+            let (file, metadata) = base.open_file(path)?;
+            regular::of(file, metadata, path, cancel)
+        };
+        let hits = search.run(&files, open, cancel);
+        (files, hits, walked.note())
     } else {
         // A file that was asked for is not passed over in silence.
-        regular::open(&root, cancel).map_err(|error| match error.kind() {
-            io::ErrorKind::NotFound => format!("{} does not exist", workspace.show(&root)),
-            _ => format!("cannot search {}: {error}", workspace.show(&root)),
-        })?;
-        files.push(root);
-    }
-    let hits = search.run(&files, cancel);
+        let open = |_: &Path| regular::open(&found, cancel);
+        open(&root).map_err(|error| format!("cannot search {}: {error}", workspace.show(&root)))?;
+        let files = vec![PathBuf::new()];
+        let hits = search.run(&files, open, cancel);
+        (files, hits, None)
+    };
     if cancel.is_cancelled() {
         return Err("cancelled".to_owned());
     }
-    Ok(search.show(&files, &hits, walked.and_then(Walked::note), workspace))
+    Ok(search.show(&files, &hits, note, |path| workspace.show(&root.join(path))))
 }
 
 fn name_filter(pattern: &str) -> Result<GlobMatcher, String> {
@@ -149,7 +160,12 @@ impl Search {
 
     /// Searches the files in their order, several at a time. No further file is begun once there are enough matches: those
     /// before it have been searched by then, so that the first matches are the same every time.
-    fn run(&self, files: &[PathBuf], cancel: &CancellationToken) -> BTreeMap<usize, Hits> {
+    fn run(
+        &self,
+        files: &[PathBuf],
+        open: impl Fn(&Path) -> io::Result<Regular> + Sync,
+        cancel: &CancellationToken,
+    ) -> BTreeMap<usize, Hits> {
         let (next, found) = (AtomicUsize::new(0), AtomicUsize::new(0));
         let all = Mutex::new(BTreeMap::new());
         std::thread::scope(|scope| {
@@ -159,7 +175,7 @@ impl Search {
                     while found.load(Ordering::Relaxed) <= self.limit && !cancel.is_cancelled() {
                         let at = next.fetch_add(1, Ordering::Relaxed);
                         let Some(file) = files.get(at) else { break };
-                        let hits = self.search(&mut searcher, file, cancel);
+                        let hits = self.search(&mut searcher, open(file));
                         if hits.matches > 0 || hits.unfinished {
                             let count = if self.files_only { hits.matches.min(1) } else { hits.matches };
                             found.fetch_add(count, Ordering::Relaxed);
@@ -172,12 +188,12 @@ impl Search {
         all.into_inner().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn search(&self, searcher: &mut Searcher, file: &Path, cancel: &CancellationToken) -> Hits {
+    fn search(&self, searcher: &mut Searcher, file: io::Result<Regular>) -> Hits {
         let matches_max = if self.files_only { 1 } else { self.limit + 1 };
         let mut collect = Collect { hits: Hits::default(), matches_max };
         // The reader ends when the call is cancelled: a huge file without a match never comes to the sink.
         // What cannot be opened or read is passed over, as everywhere in such searches.
-        if let Ok(reader) = regular::open(file, cancel)
+        if let Ok(reader) = file
             && let Err(error) = searcher.search_reader(&self.matcher, reader, &mut collect)
         {
             collect.hits.unfinished = error.kind() == io::ErrorKind::Other;
@@ -190,12 +206,12 @@ impl Search {
         files: &[PathBuf],
         hits: &BTreeMap<usize, Hits>,
         stopped: Option<String>,
-        workspace: &Workspace,
+        shown_as: impl Fn(&Path) -> String,
     ) -> Outcome {
         let mut head = Head::default();
         let (mut shown, mut more) = (0, false);
         'all: for (at, hits) in hits {
-            let path = workspace.show(&files[*at]);
+            let path = shown_as(&files[*at]);
             for line in &hits.lines {
                 let (is_match, text) = match line {
                     Line::Match(_, _) if self.files_only => (true, path.clone()),
@@ -272,6 +288,7 @@ fn text(line: &[u8]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::regular::tests::held;
 
     #[test]
     fn the_search_of_a_file_ends_when_cancelled() {
@@ -281,8 +298,9 @@ mod tests {
         let input = serde_json::json!({"pattern": "line"});
         let search = Search::new(&serde_json::from_value(input).unwrap()).unwrap();
         let cancel = CancellationToken::new();
-        assert_eq!(search.search(&mut search.searcher(), &file, &cancel).matches, 1);
+        let search = || search.search(&mut search.searcher(), regular::open(&held(&file), &cancel)).matches;
+        assert_eq!(search(), 1);
         cancel.cancel();
-        assert_eq!(search.search(&mut search.searcher(), &file, &cancel).matches, 0);
+        assert_eq!(search(), 0);
     }
 }

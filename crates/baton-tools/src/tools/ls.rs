@@ -1,14 +1,19 @@
 //! `ls`: what is in a directory.
 
-use std::fs;
+use std::ffi::OsStr;
 use std::io;
+use std::path::Path;
 
 use baton_core::Access;
+use baton_guard::Verdict;
+use baton_guard::path::{self, Dir};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
+use super::walk;
 use crate::shape::Head;
-use crate::{CallContext, Outcome, TypedTool, Workspace};
+use crate::workspace::told;
+use crate::{CallContext, Outcome, TypedTool};
 
 const SHOWN_MAX: usize = 500;
 
@@ -28,42 +33,48 @@ impl TypedTool for Ls {
     const ACCESS: Access = Access::Read;
 
     async fn call(&self, input: Input, cx: &CallContext) -> Result<Outcome, String> {
-        let workspace = cx.workspace.clone();
-        crate::blocking(move || ls(&input, &workspace)).await
+        let cx = cx.clone();
+        crate::blocking(move || ls(&input, &cx)).await
     }
 }
 
-fn ls(input: &Input, workspace: &Workspace) -> Result<Outcome, String> {
-    let dir = workspace.resolve(input.path.as_deref().unwrap_or("."));
-    let failed = |error: io::Error| format!("cannot list {}: {error}", workspace.show(&dir));
-    let mut entries = Vec::new();
-    for entry in fs::read_dir(&dir).map_err(failed)? {
-        let entry = entry.map_err(failed)?;
-        entries.push((entry.file_name(), entry));
-    }
-    entries.sort_by(|(one, _), (other, _)| one.cmp(other));
+fn ls(input: &Input, cx: &CallContext) -> Result<Outcome, String> {
+    let (workspace, path) = (&cx.workspace, input.path.as_deref().unwrap_or("."));
+    let shown = workspace.show(&workspace.resolve(path));
+    let failed = |error: io::Error| format!("cannot list {shown}: {error}");
+    let found = workspace.find(path, &cx.grant).map_err(|refusal| told("list", &shown, &refusal))?;
+    let dir = found.into_dir().map_err(failed)?;
+    let mut names = dir.names().map_err(failed)?;
+    let all = names.len();
+    let sight = workspace.guard().sight(dir.path(), &cx.grant);
+    names.retain(|name| sight.of(Path::new(name)) != Verdict::Deny);
+    let hidden = all - names.len();
+    names.sort();
 
     let mut head = Head::default();
-    let shown = entries.iter().take(SHOWN_MAX).take_while(|(_, entry)| head.push(&describe(entry))).count();
-    let note = match entries.len() {
-        0 => "(empty)".to_owned(),
-        all if shown < all => format!("[the first {shown} of {all} entries]"),
-        _ => String::new(),
-    };
-    Ok(Outcome::ok(head.finish(&note)).with("entries", entries.len()).with("truncated", shown < entries.len()))
+    let shown = names.iter().take(SHOWN_MAX).take_while(|name| head.push(&describe(&dir, name))).count();
+    let mut notes = Vec::new();
+    match names.len() {
+        0 if hidden == 0 => notes.push("(empty)".to_owned()),
+        all if shown < all => notes.push(format!("[the first {shown} of {all} entries]")),
+        _ => {}
+    }
+    notes.extend(walk::hidden_note(hidden));
+    let outcome = Outcome::ok(head.finish(&notes.join("\n")));
+    Ok(outcome.with("entries", names.len()).with("truncated", shown < names.len()))
 }
 
-fn describe(entry: &fs::DirEntry) -> String {
-    let name = entry.file_name().to_string_lossy().into_owned();
+fn describe(dir: &Dir, name: &OsStr) -> String {
+    let shown = path::shown(Path::new(name));
     // An entry that went away while it was listed is shown by its name.
-    let Ok(metadata) = entry.metadata() else { return name };
+    let Ok(metadata) = dir.metadata(Path::new(name)) else { return shown };
     if metadata.is_dir() {
-        format!("{name}/")
+        format!("{shown}/")
     } else if metadata.is_symlink() {
-        let target = fs::read_link(entry.path()).map_or("?".to_owned(), |target| target.display().to_string());
-        format!("{name} -> {target}")
+        let target = dir.read_link(name).map_or("?".to_owned(), |target| path::shown(&target));
+        format!("{shown} -> {target}")
     } else {
-        format!("{name}  {}", size(metadata.len()))
+        format!("{shown}  {}", size(metadata.len()))
     }
 }
 

@@ -3,11 +3,10 @@
 use baton_core::Access;
 use schemars::JsonSchema;
 use serde::Deserialize;
-use tokio_util::sync::CancellationToken;
 
 use super::edit;
 use crate::transaction::Transaction;
-use crate::{CallContext, Outcome, TypedTool, Workspace};
+use crate::{CallContext, Outcome, TypedTool};
 
 /// Edits files together.
 pub(crate) struct MultiEdit;
@@ -42,16 +41,16 @@ impl TypedTool for MultiEdit {
     const ACCESS: Access = Access::Write;
 
     async fn call(&self, input: Input, cx: &CallContext) -> Result<Outcome, String> {
-        let (workspace, cancel) = (cx.workspace.clone(), cx.cancel.clone());
-        crate::blocking(move || multi_edit(&input, &workspace, &cancel)).await
+        let cx = cx.clone();
+        crate::blocking(move || multi_edit(&input, &cx)).await
     }
 }
 
-fn multi_edit(input: &Input, workspace: &Workspace, cancel: &CancellationToken) -> Result<Outcome, String> {
+fn multi_edit(input: &Input, cx: &CallContext) -> Result<Outcome, String> {
     if input.edits.is_empty() {
         return Err("`edits` is empty: there is nothing to change".to_owned());
     }
-    let mut transaction = Transaction::new(workspace, cancel);
+    let mut transaction = Transaction::new(&cx.workspace, &cx.grant, &cx.cancel);
     let mut said = Vec::new();
     for (at, one) in input.edits.iter().enumerate() {
         let done = one.apply(input.path.as_deref(), &mut transaction);

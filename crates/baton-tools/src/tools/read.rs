@@ -7,15 +7,16 @@ use std::path::Path;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use baton_core::{Access, Image};
+use baton_guard::{Refusal, Verdict, path};
 use schemars::JsonSchema;
 use serde::Deserialize;
-use tokio_util::sync::CancellationToken;
 
 use crate::image::{IMAGE_BYTES_MAX, check_image, check_size, image_type};
 use crate::ledger::Stamping;
 use crate::regular;
 use crate::shape::Head;
-use crate::{CallContext, Outcome, TypedTool, Workspace};
+use crate::workspace::told;
+use crate::{CallContext, Outcome, TypedTool};
 
 const LINE_BYTES_MAX: usize = 2_000;
 const BUFFER_BYTES: usize = 64 * 1024;
@@ -43,27 +44,27 @@ impl TypedTool for Read {
     const ACCESS: Access = Access::Read;
 
     async fn call(&self, input: Input, cx: &CallContext) -> Result<Outcome, String> {
-        let (workspace, cancel) = (cx.workspace.clone(), cx.cancel.clone());
-        crate::blocking(move || read(&input, &workspace, &cancel)).await
+        let cx = cx.clone();
+        crate::blocking(move || read(&input, &cx)).await
     }
 }
 
-fn read(input: &Input, workspace: &Workspace, cancel: &CancellationToken) -> Result<Outcome, String> {
-    let path = workspace.resolve(&input.path);
-    let shown = workspace.show(&path);
+fn read(input: &Input, cx: &CallContext) -> Result<Outcome, String> {
+    let (workspace, cancel) = (&*cx.workspace, &cx.cancel);
+    let shown = workspace.show(&workspace.resolve(&input.path));
     let failed = |error: io::Error| format!("cannot read {shown}: {error}");
-    let metadata = match path.metadata() {
-        Ok(metadata) => metadata,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(missing(&path, &shown)),
-        Err(error) => return Err(failed(error)),
+    let found = match workspace.find(&input.path, &cx.grant) {
+        Ok(found) => found,
+        Err(Refusal::Missing(path)) => return Err(missing(&path, &shown, cx)),
+        Err(refusal) => return Err(told("read", &shown, &refusal)),
     };
-    if metadata.is_dir() {
+    if found.metadata().is_dir() {
         return Err(format!("{shown} is a directory: use `ls` to list it"));
     }
-    if !metadata.is_file() {
+    if !found.metadata().is_file() {
         return Err(format!("{shown} is a device, pipe or socket, not a file: it cannot be read"));
     }
-    let file = regular::open(&path, cancel).map_err(failed)?;
+    let file = regular::open(&found, cancel).map_err(failed)?;
     let size = file.metadata().len();
     let mut file = Stamping::new(file);
     let mut sample = Vec::new();
@@ -79,7 +80,7 @@ fn read(input: &Input, workspace: &Workspace, cancel: &CancellationToken) -> Res
     let text = BufReader::with_capacity(BUFFER_BYTES, sample.chain(file.by_ref()));
     let outcome = number(text, input).map_err(failed)?;
     let stamp = file.finish().map_err(failed)?;
-    workspace.ledger().note(&path.canonicalize().unwrap_or(path), stamp);
+    workspace.ledger().note(found.path(), stamp);
     Ok(outcome)
 }
 
@@ -174,16 +175,21 @@ fn is_binary(sample: &[u8]) -> bool {
         || sample.iter().filter(control).count() * 10 > sample.len()
 }
 
-/// A missing file, with the names it may have been mistaken for.
-fn missing(path: &Path, shown: &str) -> String {
+/// A missing file, with the names it may have been mistaken for. `path` has its links resolved.
+fn missing(path: &Path, shown: &str, cx: &CallContext) -> String {
     const SHOWN_MAX: usize = 3;
     let wanted = path.file_name().unwrap_or_default().to_string_lossy().to_lowercase();
-    let entries = path.parent().and_then(|dir| dir.read_dir().ok());
-    let Some(entries) = entries else { return format!("{shown} does not exist, nor does its directory") };
-    let mut near: Vec<(usize, String)> = entries
-        .flatten()
-        .filter_map(|entry| {
-            let name = entry.file_name().to_string_lossy().into_owned();
+    let guard = cx.workspace.guard();
+    let dir = path.parent().and_then(|dir| guard.find(dir, &cx.grant).ok()?.into_dir().ok());
+    let Some(dir) = dir else { return format!("{shown} does not exist, nor does its directory") };
+    let sight = guard.sight(dir.path(), &cx.grant);
+    let mut near: Vec<(usize, String)> = dir
+        .names()
+        .unwrap_or_default()
+        .into_iter()
+        .filter(|name| sight.of(Path::new(name)) != Verdict::Deny)
+        .filter_map(|name| {
+            let name = path::shown(Path::new(&name));
             let unlike = distance(&wanted, &name.to_lowercase());
             (unlike <= wanted.len() / 3 + 1).then_some((unlike, name))
         })

@@ -5,12 +5,13 @@ use std::io;
 use baton_core::Access;
 use schemars::JsonSchema;
 use serde::Deserialize;
-use tokio_util::sync::CancellationToken;
 
 use crate::ledger::{CONTENTS_BYTES_MAX, Stamp};
 use crate::regular;
 use crate::save::{change, diff, save};
-use crate::{CallContext, Outcome, TypedTool, Workspace};
+use crate::snapshot::Old;
+use crate::workspace::told;
+use crate::{CallContext, Outcome, TypedTool};
 
 /// Writes files.
 pub(crate) struct Write;
@@ -30,37 +31,36 @@ impl TypedTool for Write {
     const ACCESS: Access = Access::Write;
 
     async fn call(&self, input: Input, cx: &CallContext) -> Result<Outcome, String> {
-        let (workspace, cancel) = (cx.workspace.clone(), cx.cancel.clone());
-        crate::blocking(move || write(&input, &workspace, &cancel)).await
+        let cx = cx.clone();
+        crate::blocking(move || write(&input, &cx)).await
     }
 }
 
-fn write(input: &Input, workspace: &Workspace, cancel: &CancellationToken) -> Result<Outcome, String> {
-    let path = workspace.resolve(&input.path);
-    let target = workspace.check_write(&path)?;
-    let shown = workspace.show(&path);
+fn write(input: &Input, cx: &CallContext) -> Result<Outcome, String> {
+    let (workspace, cancel) = (&*cx.workspace, &cx.cancel);
+    let shown = workspace.show(&workspace.resolve(&input.path));
+    let spot = workspace.spot(&input.path, &cx.grant).map_err(|refusal| told("write", &shown, &refusal))?;
+    let target = spot.path();
     let failed = |error: io::Error| format!("cannot write {shown}: {error}");
     let new = input.content.as_bytes();
     if new.len() as u64 > CONTENTS_BYTES_MAX {
         return Err(format!("the content is larger than {CONTENTS_BYTES_MAX} bytes: make the file with `bash`"));
     }
-    let (done, old) = match target.metadata() {
-        Ok(metadata) if metadata.is_dir() => return Err(format!("{shown} is a directory")),
-        Ok(metadata) if !metadata.is_file() => return Err(format!("{shown} is not a regular file")),
-        Ok(metadata) if metadata.len() > CONTENTS_BYTES_MAX => {
-            workspace.ledger().check(&target, &Stamp::large(&metadata))?;
-            workspace.snapshot().keep_not(&target, "it was too large to keep");
+    let (done, old) = match spot.found() {
+        Some(found) if found.metadata().is_dir() => return Err(format!("{shown} is a directory")),
+        Some(found) if found.metadata().len() > CONTENTS_BYTES_MAX => {
+            workspace.ledger().check(target, &Stamp::large(found.metadata()))?;
+            workspace.snapshot().keep_not(target, "it was too large to keep");
             ("overwritten", None)
         }
-        Ok(metadata) => {
-            let old = regular::read(&target, CONTENTS_BYTES_MAX, cancel).map_err(failed)?;
-            workspace.ledger().check(&target, &Stamp::of(&old))?;
-            workspace.snapshot().keep(workspace.temp(), &target, Some((&old, &metadata)));
+        Some(found) => {
+            let old = regular::read(found, CONTENTS_BYTES_MAX, cancel).map_err(failed)?;
+            workspace.ledger().check(target, &Stamp::of(&old))?;
+            workspace.snapshot().keep(workspace.temp(), target, &Old::File(&old, found.metadata()));
             ("overwritten", Some(old))
         }
-        // Saving will tell what is wrong, if anything is.
-        Err(_) => {
-            workspace.snapshot().keep(workspace.temp(), &target, None);
+        None => {
+            workspace.snapshot().keep(workspace.temp(), target, &Old::Absent);
             ("created", Some(Vec::new()))
         }
     };
@@ -68,13 +68,13 @@ fn write(input: &Input, workspace: &Workspace, cancel: &CancellationToken) -> Re
     if cancel.is_cancelled() {
         return Err("cancelled; nothing was written".to_owned());
     }
-    save(&target, new).map_err(failed)?;
-    workspace.ledger().note(&target, Stamp::of(new));
-    workspace.snapshot().changed(&target, Some(Stamp::of(new)));
+    save(&spot, new).map_err(failed)?;
+    workspace.ledger().note(target, Stamp::of(new));
+    workspace.snapshot().changed(target, Some(Stamp::of(new)));
     let lines = input.content.lines().count();
     let outcome = Outcome::ok(format!("{shown} {done}: {lines} lines, {} bytes", new.len()))
         .with("path", target.display().to_string())
-        .with("changes", vec![change(&target, if done == "created" { "add" } else { "update" })]);
+        .with("changes", vec![change(target, if done == "created" { "add" } else { "update" })]);
     Ok(match old {
         Some(old) => outcome.with("diff", diff(&shown, &old, new)),
         None => outcome,
@@ -84,16 +84,15 @@ fn write(input: &Input, workspace: &Workspace, cancel: &CancellationToken) -> Re
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Reach;
+    use crate::{Reach, Workspace};
 
     #[test]
     fn what_was_given_up_is_not_done_later() {
         let dir = tempfile::tempdir().unwrap();
-        let workspace = Workspace::new(dir.path(), dir.path(), Reach::Inside).unwrap();
-        let cancel = CancellationToken::new();
-        cancel.cancel();
+        let cx = CallContext::alone(Workspace::new(dir.path(), dir.path(), Reach::Inside).unwrap());
+        cx.cancel.cancel();
         let input = Input { path: "new".to_owned(), content: "x".to_owned() };
-        assert_eq!(write(&input, &workspace, &cancel), Err("cancelled; nothing was written".to_owned()));
+        assert_eq!(write(&input, &cx), Err("cancelled; nothing was written".to_owned()));
         assert!(!dir.path().join("new").exists());
     }
 }

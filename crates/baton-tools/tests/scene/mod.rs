@@ -5,8 +5,8 @@ use std::fs;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use baton_core::{CallId, ToolUse};
-use baton_tools::{Executor, Outcome, Progress, Reach, Registry, Workspace};
+use baton_core::{Access, CallId, ToolUse};
+use baton_tools::{Executor, Grant, Outcome, Permit, Progress, Reach, Registry, Workspace};
 use serde_json::Value;
 use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
@@ -43,7 +43,14 @@ impl Scene {
     }
 
     pub async fn run(&self, tool: &str, input: Value) -> Outcome {
-        self.executor.run(&call(tool, input), CancellationToken::new(), Progress::none()).await
+        self.run_granted(tool, input, &[]).await
+    }
+
+    /// Runs a call that may write to these files, whatever else is the matter with them.
+    pub async fn run_granted(&self, tool: &str, input: Value, files: &[&str]) -> Outcome {
+        let grant = files.iter().fold(Grant::none(), |grant, file| grant.path(self.root.join(file), Access::Write));
+        let permit = Permit { grant, ..Permit::default() };
+        self.executor.run_with(&call(tool, input), permit, CancellationToken::new(), Progress::none()).await
     }
 
     /// What a successful call says.

@@ -5,11 +5,9 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use baton_core::CallId;
 use futures_util::future::join_all;
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use tokio_util::sync::CancellationToken;
 
 use super::*;
 use crate::{Progress, Reach, Tool, Typed, Workspace};
@@ -25,14 +23,7 @@ impl Scene {
         let dir = tempfile::tempdir().unwrap();
         fs::create_dir(dir.path().join("work")).unwrap();
         let workspace = Workspace::new(&dir.path().join("work"), dir.path().join("outputs"), Reach::Inside).unwrap();
-        let cx = CallContext {
-            call: CallId::new("call_1"),
-            workspace: Arc::new(workspace),
-            cancel: CancellationToken::new(),
-            progress: Progress::none(),
-            person: Arc::new(crate::Nobody),
-            leave: crate::Leave::default(),
-        };
+        let cx = CallContext::alone(workspace);
         Self { dir, cx, limits: Limits::default() }
     }
 

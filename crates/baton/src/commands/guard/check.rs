@@ -119,10 +119,8 @@ impl Guard {
 /// Runs the command.
 pub fn run(global: &Global, args: &Args) -> Result<Exit, Fault> {
     let setup = Setup::new(global)?;
-    let scope = Scope {
-        writable: (!args.scope.is_empty()).then(|| args.scope.iter().map(|glob| Pattern::new(glob)).collect()),
-        ..setup.scope()?
-    };
+    let writable = (!args.scope.is_empty()).then(|| args.scope.iter().map(|glob| Pattern::new(glob)).collect());
+    let scope = Scope { writable, ..setup.scope()? };
     let guard = Guard { mode: args.mode, rules: setup.rules, context: Context { scope, sandboxed: args.sandboxed } };
     let What { command, read, write, batch } = &args.what;
     let unwritable = |error: io::Error| Fault::internal(format!("cannot write the output: {error}"));
