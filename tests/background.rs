@@ -16,10 +16,20 @@ fn start_server(sleep: &str) -> String {
     format!(r#"{{"call":[{{"tool":"bash_background","input":{{"command":"{command}","until":"http://"}}}}]}}"#)
 }
 
+/// A session whose commands are kept in.
 fn session(world: &World, lines: &[&str], extra: &[&str]) -> Live {
+    session_in("auto", world, lines, extra)
+}
+
+/// A session whose commands can be reached from here.
+fn open_session(world: &World, lines: &[&str], extra: &[&str]) -> Live {
+    session_in("yolo", world, lines, extra)
+}
+
+fn session_in(mode: &str, world: &World, lines: &[&str], extra: &[&str]) -> Live {
     world.file("answers.jsonl", r#"{"say":"hi"}"#);
     let model = world.script(&with_sleeps(&lines.join("\n")));
-    let args = ["exec", "--json", "--permission-mode", "auto", "-m", &model, "go"];
+    let args = ["exec", "--json", "--permission-mode", mode, "-m", &model, "go"];
     Live::start(world.command(&[&args[..], extra].concat()))
 }
 
@@ -48,7 +58,7 @@ const HOLD: &str =
 #[test]
 fn a_server_is_there_while_the_session_lasts() {
     let world = World::new();
-    let mut live = session(&world, &[&start_server("SLEEP51"), HOLD, r#"{"say":"done"}"#], &[]);
+    let mut live = open_session(&world, &[&start_server("SLEEP51"), HOLD, r#"{"say":"done"}"#], &[]);
     let address = address(&live.until("tool.end"));
     live.until("tool.update");
     assert!(answers(&address) && !sleeping("51").is_empty());
@@ -61,7 +71,8 @@ fn a_server_is_there_while_the_session_lasts() {
 fn a_signal_ends_it_with_the_session() {
     for (signal, code, sleep) in [(Signal::INT, 130, "52"), (Signal::TERM, 143, "53")] {
         let world = World::new();
-        let mut live = session(&world, &[&start_server(&format!("SLEEP{sleep}")), HOLD, r#"{"say":"never"}"#], &[]);
+        let mut live =
+            open_session(&world, &[&start_server(&format!("SLEEP{sleep}")), HOLD, r#"{"say":"never"}"#], &[]);
         let address = address(&live.until("tool.end"));
         live.until("tool.update");
         assert!(answers(&address));
@@ -106,7 +117,7 @@ fn an_error_or_a_cap_ends_it_too() {
         (r#"{"say":"late","delay_ms":600000}"#, &["--max-time", "3"], 5),
     ] {
         let world = World::new();
-        let mut live = session(&world, &[&start_server("SLEEP57"), last], extra);
+        let mut live = open_session(&world, &[&start_server("SLEEP57"), last], extra);
         let address = address(&live.until("tool.end"));
         assert_eq!(live.wait(), code, "{last}");
         assert!(!answers(&address) && sleeping("57").is_empty(), "{last}");
@@ -117,7 +128,7 @@ fn an_error_or_a_cap_ends_it_too() {
 fn what_is_kept_survives_and_can_be_read() {
     let world = World::new();
     let keep = r#"{"call":[{"tool":"bash_background","input":{"command":"echo up; until [ -e go ]; do sleep 0.01; done; echo still here; SLEEP58","keep":true,"until":"up"}}]}"#;
-    let mut live = session(&world, &[keep, r#"{"say":"done"}"#], &[]);
+    let mut live = open_session(&world, &[keep, r#"{"say":"done"}"#], &[]);
     let meta = live.until("tool.end")["meta"].take();
     assert_eq!(live.wait(), 0);
     world.file("go", "");
@@ -137,7 +148,22 @@ fn nothing_runs_that_may_not() {
         r#"{"call":[{"tool":"bash_background","input":{"command":"touch made"}}]}
            {"say":"ok"}"#,
     );
-    let run = world.baton(&["exec", "-m", &model, "--json", "go"]).expect(0);
-    assert!(run.outputs()[0].starts_with("refused: `bash_background` runs programs"), "{:?}", run.outputs());
+    let run = world.baton(&["exec", "--permission-mode", "ask", "-m", &model, "--json", "go"]).expect(0);
+    assert!(run.outputs()[0].starts_with("refused: `bash_background` was not run"), "{:?}", run.outputs());
     assert!(!world.project().join("made").exists());
+}
+
+#[test]
+fn what_is_kept_in_ends_with_the_session_and_cannot_outlive_it() {
+    let world = World::new();
+    let linger = r#"{"call":[{"tool":"bash_background","input":{"command":"setsid SLEEP59 & echo up","until":"up"}}]}"#;
+    let keep = r#"{"call":[{"tool":"bash_background","input":{"command":"SLEEP60","keep":true}}]}"#;
+    let mut live = session(&world, &[linger, keep, HOLD, r#"{"say":"done"}"#], &[]);
+    live.until("tool.end");
+    assert!(live.until("tool.end")["output"].as_str().unwrap().contains("outlives the session"));
+    live.until("tool.update");
+    assert!(!sleeping("59").is_empty(), "what a command left running is what was asked for");
+    world.file("go", "");
+    assert_eq!(live.wait(), 0);
+    assert!(sleeping("59").is_empty() && sleeping("60").is_empty());
 }

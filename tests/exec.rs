@@ -79,7 +79,7 @@ fn patterns_may_begin_like_paths() {
         .play(
             r#"{"call":[{"tool":"bash","input":{"command":"cd sub"}},{"tool":"glob","input":{"pattern":"../*.sh"}},{"tool":"glob","input":{"pattern":"~/*.sh"}},{"tool":"glob","input":{"pattern":"*.sh"}}]}
                {"say":"ok"}"#,
-            &[],
+            &["--permission-mode", "yolo"],
         )
         .expect(0);
     let found: Vec<_> = run.outputs()[1..].iter().map(|output| output.rsplit('/').next().unwrap().to_owned()).collect();
@@ -93,13 +93,13 @@ fn without_permission_the_model_is_told_and_goes_on() {
         r#"{"call":[{"tool":"write","input":{"path":"x","content":"x"}},{"tool":"bash","input":{"command":"touch y"}},{"tool":"ls","input":{}}]}
            {"when":"refused","say":"I was not allowed."}"#,
     );
-    let run = world.baton(&["exec", "-m", &model, "--json", "go"]).expect(0);
+    let run = world.baton(&["exec", "--permission-mode", "ask", "-m", &model, "--json", "go"]).expect(0);
     let refused: Vec<_> = run.tool_ends().iter().map(|event| event["is_error"] == json!(true)).collect();
     assert_eq!(refused, [true, true, false]);
-    assert!(run.outputs()[0].contains("--permission-mode auto"));
+    assert!(run.outputs()[0].contains("--permission-mode"));
     assert!(!world.project().join("x").exists() && !world.project().join("y").exists());
-    let told = world.baton(&["exec", "-m", &model, "go"]).expect(0).stderr;
-    assert!(told.contains("--permission-mode auto"), "{told}");
+    let told = world.baton(&["exec", "--permission-mode", "ask", "-m", &model, "go"]).expect(0).stderr;
+    assert!(told.contains("a --permission-mode allows them"), "{told}");
 }
 
 #[test]
@@ -189,9 +189,11 @@ fn keys_reach_neither_commands_nor_logs() {
         .env("ANTHROPIC_API_KEY", "sk-very-secret-1")
         .env("GITHUB_TOKEN", "sk-very-secret-2")
         .env("BOXVAR", "sk-very-secret-3")
-        .env("HARMLESS", "visible");
+        .env("LANG", "C.UTF-8")
+        .env("UNHEARD_OF", "visible");
     let run = crate::support::run(command).expect(0);
-    assert!(run.outputs()[0].contains("HARMLESS=visible"));
+    assert!(run.outputs()[0].contains("LANG=C.UTF-8"), "{:?}", run.outputs());
+    assert!(!run.outputs()[0].contains("UNHEARD_OF"), "what is not known to be harmless is not handed on");
     let logs = std::process::Command::new("grep").arg("-r").arg("sk-very-secret").arg(world.home()).output().unwrap();
     assert!(logs.stdout.is_empty());
     assert!(!run.stdout.contains("sk-very-secret") && !run.stderr.contains("sk-very-secret"));

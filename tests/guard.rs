@@ -70,8 +70,14 @@ fn rules_of_every_layer_count_and_a_repository_only_tightens() {
     assert_eq!(answer(&world, &["--command", "make clean"]), ("deny".into(), "Bash(make clean:*)".into()));
     assert_eq!(answer(&world, &["--command", "git push"]), ("deny".into(), "Bash(git push:*)".into()));
     assert_eq!(answer(&world, &["--command", "touch a"]).0, "ask");
-    let model = world.script(r#"{"say":"ok"}"#);
-    assert!(world.baton(&["exec", "-m", &model, "go"]).expect(0).stderr.contains("do not bind agents yet"));
+    let run = world.play(
+        r#"{"call":[{"tool":"bash","input":{"command":"make clean"}},{"tool":"bash","input":{"command":"git push"}}]}
+           {"say":"ok"}"#,
+        &[],
+    );
+    for (output, rule) in run.expect(0).outputs().iter().zip(["Bash(make clean:*)", "Bash(git push:*)"]) {
+        assert!(output.starts_with("refused: ") && output.contains(rule), "{output}");
+    }
     world.file(".baton/config.jsonc", r#"{"permissions": {"deny": ["Bash(ls | sh)"]}}"#);
     world.baton(&["guard", "check", "--command", "ls"]).expect_error(2, "Bash(ls | sh)", "permissions");
 }

@@ -79,8 +79,8 @@ impl World {
     /// Plays a script against a prompt, every tool allowed, events as JSON.
     pub fn play(&self, script: &str, extra: &[&str]) -> Run {
         let model = self.script(script);
-        let args = ["exec", "-m", &model, "--json", "--permission-mode", "auto", "go"];
-        self.baton(&[&args[..], extra].concat())
+        let mode = if extra.contains(&"--permission-mode") { &[][..] } else { &["--permission-mode", "auto"] };
+        self.baton(&[&["exec", "-m", &model, "--json", "go"], mode, extra].concat())
     }
 
     /// Serves a script over HTTP; stops when dropped.

@@ -43,11 +43,12 @@ fn only_the_person_lets_private_hosts_be_reached() {
     world.file(".baton/config.jsonc", &setting);
     let refused = outcome(&world, "auto");
     assert!(refused["output"].as_str().unwrap().contains("loopback"), "a repository may not allow it: {refused}");
+    let model = world.script(&script("https://example.com/"));
+    let run = world.baton(&["exec", "-m", &model, "--json", "--permission-mode", "auto", "go"]).expect(0);
+    assert!(run.outputs()[0].contains("it reaches the network"), "{:?}", run.outputs());
 
     std::fs::create_dir_all(world.home()).unwrap();
     std::fs::write(world.home().join("config.jsonc"), &setting).unwrap();
-    let asked = outcome(&world, "ask");
-    assert!(asked["output"].as_str().unwrap().contains("reaches the network"), "{asked}");
     let fetched = outcome(&world, "auto");
     assert!(fetched["output"].as_str().unwrap().contains("\n# Dev server\n"), "{fetched}");
     assert_eq!(fetched["meta"]["untrusted"], true);
@@ -69,7 +70,7 @@ fn a_proxy_is_used_but_not_for_what_is_private() {
         .map(|url| format!("{{\"tool\":\"web_fetch\",\"input\":{{\"url\":\"{url}\"}}}}"))
         .join(",");
     let model = world.script(&format!("{{\"call\":[{calls}]}}\n{{\"say\":\"done\"}}"));
-    let mut command = world.command(&["exec", "--json", "--permission-mode", "auto", "-m", &model, "hi"]);
+    let mut command = world.command(&["exec", "--json", "--permission-mode", "yolo", "-m", &model, "hi"]);
     command.env("HTTPS_PROXY", format!("http://{address}")).env("HTTP_PROXY", format!("http://{address}"));
     let run = run(command).expect(0);
     let ends = run.of("tool.end");

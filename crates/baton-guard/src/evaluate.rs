@@ -1,6 +1,7 @@
 //! The one question: may this call run, in this mode, under these rules, in this place?
 
 use std::collections::BTreeSet;
+use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 
 use baton_core::{Access, PermissionMode};
@@ -131,10 +132,11 @@ pub fn evaluate(call: &Call, mode: PermissionMode, rules: &Rules, context: &Cont
         Call::Fetch(url) => {
             let by_rule = rules.decide(|rule| rule.matches_url(url));
             let judged = Decision::ask("net.fetch-tool", "it reaches the network");
-            let judged = if crate::rule::host(url).is_none() {
-                Decision::deny("net.address", "the address has no plain http(s) host")
-            } else {
-                judged
+            let judged = match crate::rule::host(url) {
+                None => Decision::deny("net.address", "the address has no plain http(s) host"),
+                // The tool refuses these in better words, unless the person lets it reach them.
+                Some(host) if is_private(&host) => Decision::allow("net.private", "it is for the tool to refuse"),
+                Some(_) => judged,
             };
             by_mode(settle(judged, by_rule), Access::Read, false, mode, context)
         }
@@ -148,6 +150,15 @@ pub fn evaluate(call: &Call, mode: PermissionMode, rules: &Rules, context: &Cont
             by_mode(settle(judged, by_rule), *access, false, mode, context)
         }
     }
+}
+
+/// Whether a host is written so that it can only be this machine or one near it.
+fn is_private(host: &str) -> bool {
+    host == "localhost"
+        || host.ends_with(".localhost")
+        || host.parse::<Ipv4Addr>().is_ok_and(|ip| {
+            ip.is_loopback() || ip.is_private() || ip.is_link_local() || ip.is_unspecified() || ip.is_broadcast()
+        })
 }
 
 /// Decides about a command that was looked at.

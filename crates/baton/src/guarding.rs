@@ -10,6 +10,7 @@ use baton_guard::path::resolve;
 use baton_guard::sandbox::{Level, Sandbox};
 use baton_guard::secrets::Redactor;
 use baton_guard::{Origin, PermissionSettings, Scope};
+use baton_llm::Marks;
 use baton_tools::{Confinement, is_secret_name};
 
 use crate::commands::sandbox::{HINT, unavailable};
@@ -91,14 +92,18 @@ impl Setup {
         vec![real(&self.places.state_dir), real(&self.places.config_dir)]
     }
 
-    /// Knows the keys of providers, and the values of variables whose names tell a secret.
+    /// Knows the keys of providers, what stands for them in cassettes, and the values of variables whose names tell a
+    /// secret.
     pub fn redactor(&self) -> Redactor {
-        let keys = self.llm.providers.keys(&|name| self.env(name)).into_iter().map(|(_, key)| key);
+        let providers = &self.llm.providers;
+        let keys = providers.keys(&|name| self.env(name)).into_iter().map(|(_, key)| key);
+        let marks = providers.names().flat_map(|name| providers.key_variables(name)).map(Marks::of_key);
         let of_env = std::env::vars_os().filter_map(|(name, value)| {
             let value = value.into_string().ok()?;
-            is_secret_name(name.to_str()?).then_some(value)
+            // Where a key is kept is no secret.
+            (is_secret_name(name.to_str()?) && !value.starts_with('/')).then_some(value)
         });
-        Redactor::knowing(keys.chain(of_env))
+        Redactor::knowing(keys.chain(marks).chain(of_env))
     }
 
     /// What a conversation may do, and where that is written down.

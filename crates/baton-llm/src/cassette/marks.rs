@@ -46,7 +46,7 @@ impl Marks {
             // As it is, inside JSON, and inside JSON that is itself a text of JSON.
             let escaped = escape(&value);
             for needle in [escape(&escaped), escaped, value] {
-                marks.push(Mark { needle, name: format!("{{baton:key:{name}}}"), is_place: false });
+                marks.push(Mark { needle, name: Self::of_key(&name), is_place: false });
             }
         }
         for (name, place) in places {
@@ -61,6 +61,11 @@ impl Marks {
     }
 
     /// Whether a key can be read in a text.
+    /// What stands in a cassette for the key in the variable of this name.
+    pub fn of_key(variable: &str) -> String {
+        format!("{{baton:key:{variable}}}")
+    }
+
     pub fn has_key(&self, text: &str) -> bool {
         self.0.iter().any(|mark| !mark.is_place && text.contains(&mark.needle))
     }

@@ -14,17 +14,22 @@ pub(crate) fn child_environment(
     hidden: &[String],
 ) -> Vec<(OsString, OsString)> {
     vars.into_iter()
-        .filter(|(name, _)| !is_secret_name(&name.to_string_lossy()))
+        .filter(|(name, _)| !is_withheld(&name.to_string_lossy()))
         .filter(|(name, _)| hidden.iter().all(|hidden| name != hidden.as_str()))
         .filter(|(name, _)| SETTINGS.iter().all(|(setting, _)| name != setting))
         .chain(SETTINGS.map(|(name, value)| (name.into(), value.into())))
         .collect()
 }
 
-/// Whether a variable of this name may carry a secret. Judges whole words, so that `TOKENIZERS_PARALLELISM` is none.
-pub fn is_secret_name(name: &str) -> bool {
-    /// Families that belong to providers, or to Baton.
+/// Whether commands do not get a variable of this name: it may carry a secret, or belongs to providers or to Baton.
+fn is_withheld(name: &str) -> bool {
     const FAMILIES: [&str; 6] = ["AWS", "ANTHROPIC", "OPENAI", "GEMINI", "BATON", "AZURE"];
+    let first = name.split('_').next().unwrap_or_default().to_ascii_uppercase();
+    FAMILIES.contains(&first.as_str()) || is_secret_name(name)
+}
+
+/// Whether a variable of this name carries a secret. Judges whole words, so that `TOKENIZERS_PARALLELISM` does not.
+pub fn is_secret_name(name: &str) -> bool {
     /// Words that tell a secret wherever they stand, also as the end of a longer word (`PGPASSWORD`, `AUTHTOKEN`).
     const WORDS: [&str; 9] =
         ["SECRET", "SECRETS", "TOKEN", "PASSWORD", "PASSWD", "PASSPHRASE", "CREDENTIAL", "CREDENTIALS", "APIKEY"];
@@ -33,9 +38,8 @@ pub fn is_secret_name(name: &str) -> bool {
 
     let name = name.to_ascii_uppercase();
     let mut words = name.split('_');
-    let (first, last) = (words.next().unwrap_or_default(), words.next_back());
-    FAMILIES.contains(&first)
-        || name.split('_').any(|word| WORDS.iter().any(|secret| word.ends_with(secret)))
+    let last = words.next().and_then(|_| words.next_back());
+    name.split('_').any(|word| WORDS.iter().any(|secret| word.ends_with(secret)))
         || last.is_some_and(|last| LAST_WORDS.contains(&last))
 }
 
