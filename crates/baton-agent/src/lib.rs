@@ -25,6 +25,6 @@ pub use conversation::{Conversation, Events, Options};
 pub use instructions::{Instructions, find_instructions};
 pub use limits::{ModelSetting, TurnLimits};
 pub use permission::{Permissions, RuleBook};
-pub use prompt::{Environment, SYSTEM_PROMPT, opening};
+pub use prompt::{Environment, SYSTEM_PROMPT, Voice, opening};
 pub use record::Record;
 pub use system::{RandomIds, SystemClock};

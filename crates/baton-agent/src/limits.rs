@@ -51,4 +51,9 @@ impl Section for ModelSetting {
     fn allowed_in_project(value: &Value) -> bool {
         value.as_str().is_some_and(|name| !["script/", "cassette/"].iter().any(|prefix| name.starts_with(prefix)))
     }
+
+    /// What is trusted is the name of a script, not what it says.
+    fn allowed_when_trusted(value: &Value) -> bool {
+        Self::allowed_in_project(value)
+    }
 }

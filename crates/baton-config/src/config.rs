@@ -22,12 +22,19 @@ pub trait Section: DeserializeOwned + Default {
     fn allowed_in_project(_value: &Value) -> bool {
         false
     }
+
+    /// Whether a repository that the person trusts may set it to this value. What decides where keys go must be the
+    /// person's own even then.
+    fn allowed_when_trusted(_value: &Value) -> bool {
+        true
+    }
 }
 
 /// All layers, lowest first.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Config {
     layers: Vec<Layer>,
+    is_project_trusted: bool,
 }
 
 /// A setting that is not understood or not heeded; the work goes on.
@@ -57,7 +64,14 @@ impl Config {
     /// Merges layers; later kinds win.
     pub fn new(mut layers: Vec<Layer>) -> Self {
         layers.sort_by_key(|layer| layer.kind);
-        Self { layers }
+        Self { layers, is_project_trusted: false }
+    }
+
+    /// What a repository sets counts as far as a trusted one may set it, if it is one.
+    #[must_use]
+    pub fn trusting_project(mut self, is_trusted: bool) -> Self {
+        self.is_project_trusted = is_trusted;
+        self
     }
 
     /// Starts reading sections.
@@ -86,10 +100,12 @@ impl Reader<'_> {
         for layer in &self.config.layers {
             let Some(value) = layer.values.get(S::KEY) else { continue };
             let of_project = matches!(layer.kind, LayerKind::Project | LayerKind::Local);
-            if of_project && !S::allowed_in_project(value) {
+            let could_be = S::allowed_when_trusted(value);
+            if of_project && !S::allowed_in_project(value) && !(could_be && self.config.is_project_trusted) {
+                let when = if could_be { "only after `baton trust`" } else { "never" };
                 self.warnings.push(Warning {
                     place: layer.place_of(&[S::KEY.to_owned()]),
-                    message: format!("`{}` is ignored here: a repository may not set it so", S::KEY),
+                    message: format!("`{}` is ignored here: a repository may set it so {when}", S::KEY),
                 });
                 continue;
             }

@@ -5,6 +5,7 @@ use std::fmt;
 
 use baton_config::Section;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use crate::error::LlmError;
 use crate::wire::Wire;
@@ -17,6 +18,11 @@ pub struct ProviderSettings(pub BTreeMap<String, ProviderSetting>);
 
 impl Section for ProviderSettings {
     const KEY: &'static str = "providers";
+
+    /// Keys go to the servers that are named here.
+    fn allowed_when_trusted(_value: &Value) -> bool {
+        false
+    }
 }
 
 /// One server.

@@ -8,6 +8,7 @@ use baton_config::Section;
 use baton_core::Tier;
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use tokio::sync::mpsc;
 
 use crate::error::{LlmError, classify, shorten, words_of};
@@ -56,6 +57,11 @@ impl Default for NetworkSettings {
 
 impl Section for NetworkSettings {
     const KEY: &'static str = "network";
+
+    /// Who may vouch for a server decides who can read keys.
+    fn allowed_when_trusted(_value: &Value) -> bool {
+        false
+    }
 }
 
 /// A server that speaks a wire format over HTTP.

@@ -1,5 +1,6 @@
 //! The workspace: where an agent works, where it may write, and where it is.
 
+use std::ffi::OsString;
 use std::fs::Permissions;
 use std::io;
 use std::os::unix::fs::PermissionsExt;
@@ -22,6 +23,7 @@ pub struct Workspace {
     guard: PathGuard,
     outputs: PathBuf,
     hidden_env: Vec<String>,
+    vars: Vec<(OsString, OsString)>,
     temp: TempDir,
     cwd: Mutex<PathBuf>,
     ledger: Ledger,
@@ -52,6 +54,7 @@ impl Workspace {
             guard,
             outputs,
             hidden_env: Vec::new(),
+            vars: Vec::new(),
             temp,
             ledger: Ledger::default(),
             snapshot: Snapshot::default(),
@@ -112,6 +115,13 @@ impl Workspace {
         std::iter::once(&scope.root).chain(scope.added.iter().filter(|dir| !dir.starts_with(self.temp())))
     }
 
+    /// Commands get these variables, whatever is set elsewhere.
+    #[must_use]
+    pub fn with_vars(mut self, vars: impl IntoIterator<Item = (OsString, OsString)>) -> Self {
+        self.vars.extend(vars);
+        self
+    }
+
     /// The project.
     pub fn root(&self) -> &Path {
         &self.guard.scope().root
@@ -144,6 +154,11 @@ impl Workspace {
     /// The names of the variables that commands do not get.
     pub(crate) fn hidden_env(&self) -> &[String] {
         &self.hidden_env
+    }
+
+    /// The variables that every command gets.
+    pub(crate) fn vars(&self) -> &[(OsString, OsString)] {
+        &self.vars
     }
 
     /// What the agent keeps running.

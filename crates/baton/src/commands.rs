@@ -10,3 +10,4 @@ pub mod exec;
 pub mod guard;
 pub mod models;
 pub mod sandbox;
+pub mod trust;

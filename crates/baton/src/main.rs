@@ -1,10 +1,12 @@
 //! The binary: reads the command line, wires the crates together, and decides exit codes.
 
+mod asking;
 mod commands;
 mod exit;
 mod guarding;
 mod log;
 mod setup;
+mod trusting;
 
 use std::path::PathBuf;
 
@@ -52,6 +54,7 @@ enum Command {
     Models(commands::models::Args),
     Auth(commands::auth::Args),
     Guard(commands::guard::Args),
+    Trust(commands::trust::Args),
     Sandbox(commands::sandbox::Args),
     Audit(commands::audit::Args),
     Doctor(commands::doctor::Args),
@@ -76,6 +79,7 @@ fn main() {
         Command::Models(args) => commands::models::run(&cli.global, &args),
         Command::Auth(args) => commands::auth::run(&cli.global, args),
         Command::Guard(args) => commands::guard::run(&cli.global, &args),
+        Command::Trust(args) => commands::trust::run(&cli.global, &args),
         Command::Sandbox(args) => commands::sandbox::run(&cli.global, &args),
         Command::Audit(args) => commands::audit::run(&cli.global, args),
         Command::Doctor(args) => commands::doctor::run(&cli.global, &args),

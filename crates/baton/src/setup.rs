@@ -17,6 +17,7 @@ use baton_tools::{Confinement, Executor, Reach, Registry, Typed, WebFetch, WebSe
 
 use crate::Global;
 use crate::guarding::Guarding;
+use crate::trusting::Standing;
 
 /// Where Baton runs and how it is set up.
 pub struct Setup {
@@ -40,6 +41,8 @@ pub struct Setup {
     pub mode: Option<PermissionMode>,
     /// How commands are kept in.
     pub sandbox: SandboxSettings,
+    /// Whether the project is trusted.
+    pub trust: Standing,
     /// What is wrong with the settings.
     pub warnings: Vec<Warning>,
     /// The settings files that count, present or not.
@@ -70,11 +73,13 @@ pub struct Request<'a> {
 impl Setup {
     /// Reads the environment and the settings.
     pub fn new(global: &Global) -> Result<Self, Fault> {
-        let places = Places::from_env(|name| std::env::var_os(name)).map_err(|error| {
-            Fault::input(error.to_string()).hint("set HOME, or BATON_HOME to a directory of its own")
-        })?;
-        let cwd = working_directory(global.dir.as_deref())?;
-        let project = Project::find(&cwd, &places);
+        Self::vouched(global, false)
+    }
+
+    /// The same, and trusts the project as it is if the command line vouches for it.
+    pub fn vouched(global: &Global, is_vouched_for: bool) -> Result<Self, Fault> {
+        let (places, cwd, project) = locate(global.dir.as_deref())?;
+        let trust = Standing::find(&project, &places, is_vouched_for)?;
         let files = [
             (LayerKind::User, places.user_config()),
             (LayerKind::Project, project.root.join(".baton/config.jsonc")),
@@ -86,7 +91,7 @@ impl Setup {
         for (kind, file) in &files {
             layers.push(Layer::from_file(*kind, file).map_err(|error| Fault::input(error.to_string()))?);
         }
-        let config = Config::new(layers);
+        let config = Config::new(layers).trusting_project(trust.is_trusted());
         let mut reader = config.reader();
         let unusable = |error: baton_config::ConfigError| Fault::input(error.to_string()).hint("mend the setting");
         let llm = LlmSettings::read(&mut reader).map_err(unusable)?;
@@ -94,11 +99,10 @@ impl Setup {
         let limits = reader.section().map_err(unusable)?;
         let web = reader.section().map_err(unusable)?;
         let sandbox = reader.section().map_err(unusable)?;
-        let permissions: Vec<(LayerKind, PermissionSettings)> = reader.each_layer().map_err(unusable)?;
-        // What a repository says about the mode was not read.
-        let mode = permissions.iter().rev().find_map(|(_, settings)| settings.mode);
-        let rules = rules(permissions)?;
-        let warnings = reader.finish();
+        let permissions = reader.each_layer().map_err(unusable)?;
+        let mut warnings = reader.finish();
+        let mode = mode(&permissions, &trust, &mut warnings);
+        let rules = rules(permissions, &trust)?;
         let files = files.into_iter().map(|(_, file)| file).collect();
         let add_dirs = global.add_dir.clone();
         let hidden = Vec::new();
@@ -115,6 +119,7 @@ impl Setup {
             rules,
             mode,
             sandbox,
+            trust,
             warnings,
             files,
             hidden,
@@ -153,6 +158,7 @@ impl Setup {
     /// What the person should know before the work begins.
     fn notices(&self) -> Vec<String> {
         let mut notices: Vec<String> = self.warnings.iter().map(ToString::to_string).collect();
+        notices.extend(self.trust.notice());
         if self.is_too_wide() {
             notices.push(format!("{} is too wide to work in: Baton stays read-only", self.project.root.display()));
         }
@@ -210,7 +216,7 @@ impl Setup {
             limits: request.limits,
             budgets: vec![process, session],
             role: AgentRole::default(),
-            opening: opening(&environment, &instructions),
+            opening: opening(&environment, &instructions, self.trust.voice()),
             notices: self
                 .notices()
                 .into_iter()
@@ -266,6 +272,7 @@ impl Setup {
         let workspace = Workspace::guarded(guard, self.state_dir()?.join("outputs"))
             .map_err(unusable)?
             .hide_env(self.llm.providers.key_names().chain(self.hidden.clone()))
+            .with_vars(self.trust.vars(root))
             .redact(redactor);
         Ok(match confinement {
             Some(confinement) => workspace.confine(confinement),
@@ -274,12 +281,41 @@ impl Setup {
     }
 }
 
-/// The rules of all layers. What a repository allows does not count: it is not trusted.
-fn rules(layers: Vec<(LayerKind, PermissionSettings)>) -> Result<Rules, Fault> {
+/// Baton's own directories, the working directory and its project.
+pub fn locate(dir: Option<&Path>) -> Result<(Places, PathBuf, Project), Fault> {
+    let places = Places::from_env(|name| std::env::var_os(name))
+        .map_err(|error| Fault::input(error.to_string()).hint("set HOME, or BATON_HOME to a directory of its own"))?;
+    let cwd = working_directory(dir)?;
+    let project = Project::find(&cwd, &places);
+    Ok((places, cwd, project))
+}
+
+fn of_repository(kind: LayerKind) -> bool {
+    matches!(kind, LayerKind::Project | LayerKind::Local)
+}
+
+/// The mode of the last layer that counts. Everything without a question must be said on the command line.
+fn mode(
+    layers: &[(LayerKind, PermissionSettings)],
+    trust: &Standing,
+    warnings: &mut Vec<Warning>,
+) -> Option<PermissionMode> {
+    let counts = layers.iter().filter(|(kind, _)| !of_repository(*kind) || trust.is_trusted());
+    let mode = counts.rev().find_map(|(_, settings)| settings.mode)?;
+    if mode != PermissionMode::Yolo {
+        return Some(mode);
+    }
+    let message = "`permissions.mode` is ignored: yolo must be said on the command line".to_owned();
+    warnings.push(Warning { place: None, message });
+    None
+}
+
+/// The rules of all layers. What a repository allows counts only if it is trusted.
+fn rules(layers: Vec<(LayerKind, PermissionSettings)>, trust: &Standing) -> Result<Rules, Fault> {
     let mut rules = Rules::none();
     for (kind, settings) in layers {
-        let of_repository = matches!(kind, LayerKind::Project | LayerKind::Local);
-        let origin = if of_repository { Origin::Untrusted } else { Origin::Trusted };
+        let is_foreign = of_repository(kind) && !trust.is_trusted();
+        let origin = if is_foreign { Origin::Untrusted } else { Origin::Trusted };
         rules
             .add(&settings, origin)
             .map_err(|error| Fault::input(error.to_string()).hint("mend the setting `permissions`"))?;

@@ -60,12 +60,12 @@ impl Marks {
         Self(marks)
     }
 
-    /// Whether a key can be read in a text.
     /// What stands in a cassette for the key in the variable of this name.
     pub fn of_key(variable: &str) -> String {
         format!("{{baton:key:{variable}}}")
     }
 
+    /// Whether a key can be read in a text.
     pub fn has_key(&self, text: &str) -> bool {
         self.0.iter().any(|mark| !mark.is_place && text.contains(&mark.needle))
     }

@@ -57,6 +57,7 @@ impl Shell<'_> {
             environment.retain(|(name, _)| name.to_str().is_some_and(may_have));
         }
         environment.push((MARK.into(), self.call.mark().into()));
+        environment.extend(self.workspace.vars().iter().cloned());
         environment.extend(self.vars);
         if !self.is_kept {
             environment.push(("TMPDIR".into(), self.workspace.temp().into()));

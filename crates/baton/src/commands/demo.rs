@@ -7,6 +7,7 @@ use anstream::eprintln;
 use anstyle::{AnsiColor, Style};
 use baton_agent::TurnLimits;
 use baton_core::{Area, Block, Fault, PermissionMode, Tier, TurnReason};
+use baton_guard::git;
 use baton_headless::{Format, Signals, exec};
 
 use crate::Global;
@@ -48,7 +49,7 @@ const RED: Style = AnsiColor::Red.on_default();
 pub fn run(global: &Global, args: &Args) -> Result<Exit, Fault> {
     let mut temp = tempfile::Builder::new().prefix("baton-demo-").tempdir().map_err(|error| unusable(&error))?;
     let repository = temp.path().join("slug");
-    prepare(&repository, temp.path())?;
+    prepare(&repository)?;
     eprintln!("{BOLD}A small repository with a bug:{BOLD:#} {}", repository.display());
     eprintln!("{BOLD}Its tests before:{BOLD:#} {}", verdict(tests_pass(&repository)?));
     eprintln!("{BOLD}The agent is told:{BOLD:#} {PROMPT}\n");
@@ -100,12 +101,11 @@ fn rehearse(global: &Global, args: &Args, repository: &Path, temp: &Path) -> Res
     })
 }
 
-fn prepare(repository: &Path, temp: &Path) -> Result<(), Fault> {
+fn prepare(repository: &Path) -> Result<(), Fault> {
     std::fs::create_dir(repository).map_err(|error| unusable(&error))?;
     for (name, text) in FILES {
         std::fs::write(repository.join(name), text).map_err(|error| unusable(&error))?;
     }
-    std::fs::create_dir(temp.join("hooks")).map_err(|error| unusable(&error))?;
     for args in [&["init", "--quiet"][..], &["add", "."], &["commit", "--quiet", "-m", "A slug function and its tests"]]
     {
         git(repository, args)?;
@@ -113,20 +113,13 @@ fn prepare(repository: &Path, temp: &Path) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Runs git without the person's settings and hooks.
+/// Runs git without the person's settings.
 fn git(repository: &Path, args: &[&str]) -> Result<String, Fault> {
-    let mut command = Command::new("git");
-    for name in GIT_PLACES {
-        command.env_remove(name);
-    }
-    let output = command
-        .args(["-c", "user.name=Baton", "-c", "user.email=baton@localhost", "-c", "commit.gpgsign=false"])
-        .args(["-c", "init.defaultBranch=main", "-c", "core.hooksPath=../hooks"])
+    let output = git::command(repository)
+        .args(["-c", "user.name=Baton", "-c", "user.email=baton@localhost", "-c", "init.defaultBranch=main"])
         .args(args)
-        .current_dir(repository)
         .env("GIT_CONFIG_GLOBAL", "/dev/null")
         .env("GIT_CONFIG_NOSYSTEM", "1")
-        .stdin(Stdio::null())
         .output()
         .map_err(|error| missing("git", &error))?;
     if output.status.success() {

@@ -52,6 +52,9 @@ pub struct Args {
     /// What may be done unasked: ask, accept-edits, plan, auto, deny, yolo [default: auto where there is a sandbox]
     #[arg(long, value_name = "MODE")]
     permission_mode: Option<PermissionMode>,
+    /// Trust this repository as it is now, for this run
+    #[arg(long)]
+    trust: bool,
     /// Let the provider search the web by itself, where it can
     #[arg(long)]
     web_search: bool,
@@ -136,8 +139,9 @@ struct Prepared {
 }
 
 async fn prepare(global: &Global, args: &Args) -> Result<Prepared, Fault> {
-    let setup = Setup::new(global)?;
+    let setup = Setup::vouched(global, args.trust)?;
     log::start(&setup.state_dir()?, global.verbose);
+    setup.trust.log_what_is_refused(&setup.places, &setup.project)?;
     let limits = TurnLimits {
         steps: args.max_steps.unwrap_or(setup.limits.steps),
         usd: args.max_usd,
