@@ -81,3 +81,77 @@ fn rules_of_every_layer_count_and_a_repository_only_tightens() {
     world.file(".baton/config.jsonc", r#"{"permissions": {"deny": ["Bash(ls | sh)"]}}"#);
     world.baton(&["guard", "check", "--command", "ls"]).expect_error(2, "Bash(ls | sh)", "permissions");
 }
+
+#[test]
+fn a_rule_is_kept_beside_what_is_there_and_binds() {
+    let world = World::new();
+    std::fs::create_dir_all(world.home()).unwrap();
+    let file = world.home().join("config.jsonc");
+    let mine = "// mine\n{\n  \"model\": \"x/y\", // the best\n}\n";
+    std::fs::write(&file, mine).unwrap();
+    let kept = world.baton(&["guard", "add", "Bash(git push:*)", "Edit(./vendor/**)"]).expect(0);
+    let settings = std::fs::read_to_string(&file).unwrap();
+    let line = settings.lines().position(|line| line.contains("git push")).unwrap() + 1;
+    assert!(kept.stdout.contains(&format!(
+        "deny  Bash(git push:*)\ndeny  Edit(./vendor/**)\nin {}:{line}",
+        file.canonicalize().unwrap().display()
+    )));
+    assert!(settings.starts_with("// mine\n") && settings.contains("// the best"), "{settings}");
+    assert_eq!(answer(&world, &["--command", "git -C . push origin x"]).0, "deny");
+    assert_eq!(answer(&world, &["--write", "vendor/a.c"]).0, "deny");
+    assert!(world.baton(&["guard", "add", "Bash(git push:*)"]).expect(0).stderr.contains("there already"));
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), settings);
+    world.baton(&["guard", "add", "--ask", "WebFetch(domain:example.com)"]).expect(0);
+    world.baton(&["guard", "add", "--allow", "Bash(make:*)"]).expect(0);
+    assert_eq!(answer(&world, &["--command", "make all"]).0, "allow");
+    world.baton(&["guard", "add", "--allow", "Bash(*make*)"]).expect_error(2, "ask or deny only", "baton guard add");
+    world.baton(&["guard", "add", "Bash(a | b)"]).expect_error(2, "joins several commands", "baton guard add");
+    std::fs::write(&file, "{\"permissions\": {\"deny\": 1}}").unwrap();
+    world.baton(&["guard", "add", "Bash(x)"]).expect(2);
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), "{\"permissions\": {\"deny\": 1}}");
+}
+
+#[test]
+fn a_correction_in_plain_words_is_shown_and_kept_after_a_yes() {
+    let world = World::new();
+    let file = world.home().join("config.jsonc");
+    let asked = world.baton(&["guard", "add", "never run migrations"]).expect(4);
+    assert!(asked.stdout.contains("deny  Bash(*migrate*)") && asked.stderr.contains("--yes"), "{asked:?}");
+    assert!(!file.exists());
+    world.baton(&["guard", "add", "--yes", "never", "run", "migrations"]).expect(0);
+    assert_eq!(answer(&world, &["--command", "sh -c 'rails db:migrate'"]), ("deny".into(), "Bash(*migrate*)".into()));
+    assert_eq!(answer(&world, &["--command", "make migrate", "--mode", "yolo"]).0, "deny");
+    assert_eq!(answer(&world, &["--command", "ls migrations"]).0, "allow");
+    world.baton(&["guard", "add", "be nicer"]).expect_error(2, "gives none", "baton guard add 'Bash(");
+    world.baton(&["guard", "add", "--allow", "never push"]).expect_error(2, "only a rule can allow", "baton guard add");
+
+    // No model is asked: there is none.
+    let proposed = world.baton(&["exec", "# don't touch vendor/ or `it's`.txt"]);
+    assert_eq!(proposed.code, 2, "{proposed:?}");
+    let proposed = world.baton(&["exec", "# never push"]).expect(0);
+    assert!(proposed.stdout.ends_with("baton guard add --yes 'never push'\n"), "{proposed:?}");
+    let proposed: Value =
+        serde_json::from_str(&world.baton(&["exec", "--json", "# never push"]).expect(0).stdout).unwrap();
+    assert_eq!(proposed["correction"]["rules"][0]["rule"], "Bash(git push:*)");
+    world.baton(&["exec", "# Heading"]).expect_error(2, "gives no rule", "leave the `#` out");
+    let model = world.script(r##"{"when":"# Task","say":"ok"}"##);
+    world.baton(&["exec", "-m", &model, "# Task\n\nnever push"]).expect(0);
+}
+
+#[test]
+fn a_rule_for_one_project_is_personal_and_trusted_as_far_as_the_rest_is() {
+    let world = World::new();
+    world.baton(&["guard", "add", "--project", "--allow", "Bash(make:*)"]).expect(0);
+    assert_eq!(world.read(".baton/.gitignore"), "local.jsonc\nruns/\n");
+    assert_eq!(answer(&world, &["--command", "make all"]).0, "allow");
+    world.baton(&["guard", "add", "--project", "--yes", "stay out of vendor"]).expect(0);
+    assert_eq!(answer(&world, &["--command", "make all"]).0, "allow");
+    assert_eq!(answer(&world, &["--command", "cat vendor/x"]).0, "deny");
+    world.file(".mcp.json", "{}");
+    assert_eq!(answer(&world, &["--command", "make all"]).0, "ask");
+    let kept = world.baton(&["guard", "add", "--project", "--allow", "Bash(just:*)"]).expect(0);
+    assert!(kept.stderr.contains("only after `baton trust`"), "{kept:?}");
+    assert_eq!(answer(&world, &["--command", "just x"]).0, "ask");
+    world.baton(&["trust", "--yes"]).expect(0);
+    assert_eq!(answer(&world, &["--command", "just x"]).0, "allow");
+}

@@ -19,5 +19,6 @@ mod network;
 mod output_formats;
 mod sandbox;
 mod tidy;
+mod trust;
 mod web;
 mod wire_formats;

@@ -102,10 +102,10 @@ impl Reader<'_> {
             let of_project = matches!(layer.kind, LayerKind::Project | LayerKind::Local);
             let could_be = S::allowed_when_trusted(value);
             if of_project && !S::allowed_in_project(value) && !(could_be && self.config.is_project_trusted) {
-                let when = if could_be { "only after `baton trust`" } else { "never" };
+                let may = if could_be { "may set it so only after `baton trust`" } else { "may never set it so" };
                 self.warnings.push(Warning {
                     place: layer.place_of(&[S::KEY.to_owned()]),
-                    message: format!("`{}` is ignored here: a repository may set it so {when}", S::KEY),
+                    message: format!("`{}` is ignored here: a repository {may}", S::KEY),
                 });
                 continue;
             }

@@ -76,6 +76,11 @@ pub struct PathUse {
     pub glob: bool,
 }
 
+/// Whether a word is the name of a program that is known.
+pub(crate) fn is_program(word: &str) -> bool {
+    table::Table::get().is_program(word)
+}
+
 /// Looks at a command that would be run by `bash -c` in `scope.cwd`.
 pub fn analyse(text: &str, scope: &Scope) -> Analysis {
     let mut walker = walk::Walker::new(scope);

@@ -9,6 +9,8 @@ use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use crate::program;
+
 pub(crate) use repository::{Control, children, control};
 
 /// Variables that hold whatever the settings say.
@@ -47,7 +49,7 @@ const OWN: [(&str, &str); 14] = [
 /// Git in a directory, for Baton itself: no hooks, pagers, editors, helpers, filters or other programs, no prompts, no
 /// network, nothing of git's variables in our own environment, and no work tree but this directory's.
 pub fn command(dir: &Path) -> Command {
-    let mut command = Command::new(program());
+    let mut command = Command::new(git());
     for (name, _) in std::env::vars_os().filter(|(name, _)| name.as_encoded_bytes().starts_with(b"GIT_")) {
         command.env_remove(name);
     }
@@ -130,14 +132,9 @@ pub(crate) fn programs_named(control: &Control) -> String {
     named.map(|setting| format!("{} = {}\n", setting.key, setting.value.as_deref().unwrap_or("true"))).collect()
 }
 
-/// Git, from a directory of the system: what a relative entry of the path leads to could be the repository's.
-fn program() -> PathBuf {
+fn git() -> PathBuf {
     let path = std::env::var_os("PATH").unwrap_or_default();
-    std::env::split_paths(&path)
-        .filter(|dir| dir.is_absolute())
-        .map(|dir| dir.join("git"))
-        .find(|file| file.is_file())
-        .unwrap_or_else(|| PathBuf::from("/usr/bin/git"))
+    program::find("git", &path).unwrap_or_else(|| PathBuf::from("/usr/bin/git"))
 }
 
 /// The path without relative entries, if it has any: with them a program of the repository would be started by the name

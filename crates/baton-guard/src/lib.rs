@@ -11,6 +11,7 @@ mod decision;
 mod evaluate;
 pub mod git;
 pub mod path;
+pub mod program;
 mod rule;
 pub mod sandbox;
 pub mod secrets;
@@ -21,4 +22,4 @@ pub use command::{About, Analysis, Finding, Part, PathUse, SyntaxError, analyse}
 pub use decision::{Decision, Verdict};
 pub use evaluate::{Call, Context, evaluate, evaluate_command};
 pub use path::{Grant, Judged, PathGuard, Place, Reach, Refusal, Scope};
-pub use rule::{Origin, PermissionSettings, Rule, RuleError, Rules, propose};
+pub use rule::{Origin, PermissionSettings, Proposal, Proposed, Rule, RuleError, Rules, correction, propose};

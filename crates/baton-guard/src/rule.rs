@@ -1,5 +1,6 @@
 //! Permission rules: `Tool(spec)` in three lists, gathered from layers; deny beats ask beats allow.
 
+mod correction;
 mod propose;
 mod settings;
 mod spec;
@@ -13,6 +14,7 @@ use crate::command::Part;
 use crate::decision::{Decision, Verdict};
 use crate::path::Scope;
 
+pub use correction::{Proposal, Proposed, correction};
 pub use propose::propose;
 pub use settings::PermissionSettings;
 use spec::Spec;
@@ -180,6 +182,13 @@ impl Rules {
             Lists { allow: parse(&settings.allow)?, ask: parse(&settings.ask)?, deny: parse(&settings.deny)? };
         if origin == Origin::Untrusted {
             lists.allow.clear();
+        }
+        if let Some(rule) = lists.allow.iter().find(|rule| rule.spec.is_open()) {
+            return Err(RuleError {
+                rule: rule.to_string(),
+                problem: "leaves open what it allows, so it can ask or deny only".to_owned(),
+                instead: "the words of the command, like `Bash(git log:*)`".to_owned(),
+            });
         }
         self.layers.push(lists);
         Ok(())

@@ -26,6 +26,10 @@ struct Providers(BTreeMap<String, String>);
 
 impl Section for Providers {
     const KEY: &'static str = "providers";
+
+    fn allowed_when_trusted(_value: &Value) -> bool {
+        false
+    }
 }
 
 fn file(kind: LayerKind, name: &str, text: &str) -> Layer {
@@ -80,9 +84,12 @@ fn a_repository_cannot_say_where_keys_go() {
         file(LayerKind::User, "u", r#"{"providers": {"a": "https://mine"}}"#),
         file(LayerKind::Project, "p", r#"{"providers": {"a": "https://evil"}}"#),
     ]);
-    let mut reader = config.reader();
-    assert_eq!(reader.section::<Providers>().unwrap().0["a"], "https://mine");
-    assert_eq!(reader.finish()[0].to_string(), "p:1: `providers` is ignored here: a repository may not set it so");
+    for config in [config.clone(), config.trusting_project(true)] {
+        let mut reader = config.reader();
+        assert_eq!(reader.section::<Providers>().unwrap().0["a"], "https://mine");
+        let said = reader.finish()[0].to_string();
+        assert_eq!(said, "p:1: `providers` is ignored here: a repository may never set it so");
+    }
 }
 
 #[test]
@@ -93,6 +100,9 @@ fn a_repository_may_set_some_values() {
     };
     assert_eq!(read(r#"{"limits": {"steps": 3}}"#), Some(3));
     assert_eq!(read(r#"{"limits": {"steps": 3, "usd": 100}}"#), None);
+    let layer = file(LayerKind::Local, "l", r#"{"limits": {"steps": 3, "usd": 100}}"#);
+    let trusted = Config::new(vec![layer]).trusting_project(true);
+    assert_eq!(trusted.reader().section::<Limits>().unwrap().steps, Some(3));
 }
 
 #[test]

@@ -364,6 +364,10 @@ impl Walker<'_> {
             self.deny("secrets.command", format!("`{}` {}", phrase.words, phrase.reason));
         }
         let start = if name == "git" { self.git_globals(args) } else { 1 };
+        if start > 1 {
+            // Rules name what git does, wherever it does it.
+            self.part_behind(name, args, start);
+        }
         let words: Vec<&str> = args.iter().skip(start).map(|arg| arg.text.as_str()).collect();
         let Some(entry) = self.table.entry(name, &words) else {
             let reason = format!("{} is not a program that is known to be harmless", escaped(name));

@@ -171,6 +171,10 @@ impl Table {
         self.data.shells.iter().any(|name| name == program)
     }
 
+    pub(super) fn is_program(&self, name: &str) -> bool {
+        self.by_name.contains_key(name) || self.wrapper(name).is_some() || self.is_shell(name)
+    }
+
     /// Names of programs that a pattern could stand for.
     pub(super) fn names_like(&self, pattern: &str) -> Vec<String> {
         let names = self.by_name.keys().chain(&self.data.shells);

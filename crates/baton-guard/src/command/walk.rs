@@ -128,6 +128,12 @@ impl<'a> Walker<'a> {
         self.out.parts.len() - 1
     }
 
+    /// The same command without the options in front of its subcommand. Rules can refuse it, and never allow by it.
+    pub(super) fn part_behind(&mut self, program: &str, args: &[Arg], start: usize) {
+        let words = [program].into_iter().chain(args.iter().skip(start).map(|arg| arg.text.as_str()));
+        self.out.parts.push(Part { words: words.map(str::to_owned).collect(), is_exact: false });
+    }
+
     /// Whether anything was denied so far.
     pub(super) fn is_denied(&self) -> bool {
         self.out.findings.iter().any(|finding| finding.decision.verdict == Verdict::Deny)

@@ -9,6 +9,8 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc;
 use std::time::Duration;
 
+use crate::program;
+
 /// How long a person may take to unlock it.
 const PATIENCE: Duration = Duration::from_mins(1);
 
@@ -47,8 +49,7 @@ impl SecretTool {
     pub fn find(var: impl Fn(&str) -> Option<std::ffi::OsString>) -> Option<Self> {
         var("DBUS_SESSION_BUS_ADDRESS").filter(|address| !address.is_empty())?;
         let path = var("PATH")?;
-        let program = std::env::split_paths(&path).map(|dir| dir.join("secret-tool")).find(|file| file.is_file())?;
-        Some(Self { program })
+        Some(Self { program: program::find("secret-tool", &path)? })
     }
 
     /// The program itself.

@@ -4,12 +4,17 @@ use std::path::{Path, PathBuf};
 
 use crate::path::{Pattern, Scope, normalise, wildcard};
 
+/// Stands for any number of words.
+const MANY: &str = "**";
+
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Spec {
     /// Everything.
     Any,
-    /// The first words of a command, or all of them.
-    Words { words: Vec<String>, is_prefix: bool },
+    /// The words of a command, where `**` stands for any number of them.
+    Words(Vec<String>),
+    /// Any word of a command, wherever it stands.
+    Anywhere(String),
     /// Paths, from some place on.
     Path { base: Base, pattern: Pattern, is_exception: bool },
     /// A domain and what lies below it.
@@ -34,13 +39,17 @@ impl Spec {
         if words.is_empty() {
             return Err("has no words of a command".to_owned());
         }
-        if words[0].contains(['*', '?']) {
+        if words[0].contains(['*', '?']) && (words.len() > 1 || is_prefix) {
             return Err("has a wildcard in place of the program".to_owned());
         }
         if text.contains(['|', ';', '&', '>', '<', '`', '\n']) {
             return Err("joins several commands, but each is judged by itself".to_owned());
         }
-        Ok(Self::Words { words, is_prefix })
+        if words[0].contains(['*', '?']) {
+            return Ok(Self::Anywhere(words[0].clone()));
+        }
+        let rest = is_prefix.then(|| MANY.to_owned());
+        Ok(Self::Words(words.into_iter().chain(rest).collect()))
     }
 
     pub(super) fn path(text: &str) -> Result<Self, String> {
@@ -76,6 +85,16 @@ impl Spec {
         if is_name { Ok(Self::Domain(domain.to_owned())) } else { Err("has a domain that is none".to_owned()) }
     }
 
+    /// Whether it leaves open what comes between the words that it names: enough to refuse by, too little to allow by.
+    pub(super) fn is_open(&self) -> bool {
+        match self {
+            Self::Anywhere(_) => true,
+            // At the end it is the form `:*`.
+            Self::Words(words) => words[..words.len() - 1].iter().any(|word| word == MANY),
+            Self::Any | Self::Path { .. } | Self::Domain(_) => false,
+        }
+    }
+
     pub(super) fn is_exception(&self) -> bool {
         matches!(self, Self::Path { is_exception: true, .. })
     }
@@ -83,14 +102,8 @@ impl Spec {
     pub(super) fn matches_words(&self, words: &[String]) -> bool {
         match self {
             Self::Any => true,
-            Self::Words { words: wanted, is_prefix } => {
-                (words.len() == wanted.len() || *is_prefix && words.len() > wanted.len())
-                    && wanted
-                        .iter()
-                        .zip(words)
-                        .enumerate()
-                        .all(|(n, (wanted, word))| wanted == word || n > 0 && wildcard(wanted, word))
-            }
+            Self::Words(wanted) => follow(wanted, words),
+            Self::Anywhere(wanted) => words.iter().any(|word| wildcard(wanted, word)),
             Self::Path { .. } | Self::Domain(_) => false,
         }
     }
@@ -110,7 +123,7 @@ impl Spec {
                 let parts: Vec<&str> = text.split('/').filter(|part| !part.is_empty()).collect();
                 if glob { pattern.may_cover(&parts) } else { pattern.covers(&parts) }
             }
-            Self::Words { .. } | Self::Domain(_) => false,
+            Self::Words(_) | Self::Anywhere(_) | Self::Domain(_) => false,
         }
     }
 
@@ -120,9 +133,34 @@ impl Spec {
             Self::Domain(domain) => host(url).is_some_and(|host| {
                 host == *domain || host.strip_suffix(domain.as_str()).is_some_and(|before| before.ends_with('.'))
             }),
-            Self::Words { .. } | Self::Path { .. } => false,
+            Self::Words(_) | Self::Anywhere(_) | Self::Path { .. } => false,
         }
     }
+}
+
+/// Whether words follow a pattern, in which [`MANY`] stands for any number of them.
+fn follow(wanted: &[String], words: &[String]) -> bool {
+    let (mut w, mut at) = (0, 0);
+    let mut retry: Option<(usize, usize)> = None;
+    while at < words.len() {
+        match wanted.get(w) {
+            Some(many) if many == MANY => {
+                retry = Some((w, at));
+                w += 1;
+            }
+            // The program is named as it is.
+            Some(one) if *one == words[at] || at > 0 && wildcard(one, &words[at]) => {
+                w += 1;
+                at += 1;
+            }
+            _ => {
+                let Some((many, from)) = retry else { return false };
+                retry = Some((many, from + 1));
+                (w, at) = (many + 1, from + 1);
+            }
+        }
+    }
+    wanted[w..].iter().all(|word| word == MANY)
 }
 
 /// The host of an address, in small letters; none if it has none or could be read in two ways.

@@ -77,6 +77,32 @@ fn bad_rules_say_what_to_write() {
 }
 
 #[test]
+fn rules_that_leave_something_open_refuse_and_never_allow() {
+    let open = ["Bash(*migrate*)", "Bash(git push ** --force*)"];
+    for rule in open {
+        let settings = PermissionSettings { allow: vec![rule.to_owned()], ..PermissionSettings::default() };
+        let error = Rules::none().add(&settings, Origin::Trusted).unwrap_err().to_string();
+        assert!(error.contains("ask or deny only") && error.contains(rule), "{error}");
+    }
+    let some = rules(&[], &[], &open);
+    for text in [
+        "rails db:migrate",
+        "sh -c 'npx prisma migrate deploy'",
+        "cd x && ./migrate.sh",
+        "git push --force",
+        "git push origin main --force-with-lease",
+        "git -C sub push -u o b --force",
+    ] {
+        assert_eq!(command(text, &some), Verdict::Deny, "{text}");
+    }
+    for text in ["ls migrations", "git push origin main", "git log --force", "git push"] {
+        assert_ne!(command(text, &some), Verdict::Deny, "{text}");
+    }
+    assert_eq!(command("git -C . log", &rules(&[], &[], &["Bash(git log:*)"])), Verdict::Deny);
+    assert_eq!(command("git -C . commit -m x", &rules(&["Bash(git commit:*)"], &[], &[])), Verdict::Ask);
+}
+
+#[test]
 fn a_repository_tightens_before_trust_and_allows_only_after() {
     let settings = PermissionSettings {
         allow: vec!["Bash(make:*)".into()],

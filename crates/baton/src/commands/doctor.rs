@@ -6,6 +6,7 @@ use std::process::{Command, Stdio};
 
 use anstyle::{AnsiColor, Style};
 use baton_core::Fault;
+use baton_guard::program::find;
 use baton_guard::sandbox::{Level, Sandbox};
 use baton_llm::{Auth, Endpoint};
 use serde::Serialize;
@@ -95,14 +96,15 @@ fn state_dir(dir: &Path) -> Check {
 }
 
 fn program(name: &str, if_missing: State, why: &str) -> Check {
-    let output = Command::new(name).arg("--version").stdin(Stdio::null()).stderr(Stdio::null()).output();
-    match output {
-        Ok(output) => {
+    let found = find(name, &std::env::var_os("PATH").unwrap_or_default());
+    let version = |program| Command::new(program).arg("--version").stdin(Stdio::null()).stderr(Stdio::null()).output();
+    match found.map(version) {
+        Some(Ok(output)) => {
             let text = String::from_utf8_lossy(&output.stdout).into_owned();
             let version = text.lines().next().filter(|line| !line.is_empty()).unwrap_or("found");
             Check::new(name, State::Ok, version)
         }
-        Err(_) => Check::new(name, if_missing, format!("not found: {why}")),
+        _ => Check::new(name, if_missing, format!("not found: {why}")),
     }
 }
 

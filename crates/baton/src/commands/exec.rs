@@ -1,11 +1,14 @@
 //! `baton exec`: one prompt, no screen.
 
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use baton_agent::{AnswerSchema, TurnLimits};
 use baton_core::{Fault, PermissionMode, Usd};
+use baton_guard::correction;
 use baton_headless::{Format, Input, Signals, exec, gather};
 use baton_llm::{Effort, Recording};
+use serde_json::json;
 
 use crate::exit::Exit;
 use crate::setup::{Request, Setup, block_on};
@@ -106,6 +109,9 @@ fn parse_usd(text: &str) -> Result<Usd, String> {
 
 /// Runs the command.
 pub fn run(global: &Global, args: &Args) -> Result<Exit, Fault> {
+    if let Some(said) = args.prompt.as_deref().filter(|prompt| is_correction(prompt)) {
+        return propose(said, args.json);
+    }
     block_on(async {
         let mut signals = Signals::new().map_err(|error| Fault::internal(format!("cannot hear signals: {error}")))?;
         tokio::select! {
@@ -124,6 +130,35 @@ pub fn run(global: &Global, args: &Args) -> Result<Exit, Fault> {
             signal = signals.next() => Ok(Exit::Signal(signal)),
         }
     })
+}
+
+/// Whether a prompt is a correction: one line that begins with `#`. A text of several lines is a document.
+fn is_correction(prompt: &str) -> bool {
+    prompt.starts_with('#') && !prompt.trim().contains('\n')
+}
+
+/// Shows the rules that say what the person said, and how to keep them. No model is asked.
+fn propose(said: &str, as_json: bool) -> Result<Exit, Fault> {
+    let Some(proposal) = correction(said) else {
+        let message = "a prompt of one line that begins with `#` is a correction, and this one gives no rule";
+        return Err(Fault::input(message).hint(
+            "write the rule itself (baton guard add 'Bash(git push:*)'), or leave the `#` out to speak to the agent",
+        ));
+    };
+    let mut out = std::io::stdout().lock();
+    let written = if as_json {
+        writeln!(out, "{}", json!({"correction": proposal}))
+    } else {
+        let quoted = proposal.said.replace('\'', "'\\''");
+        let rules = proposal.rules.iter().map(|one| format!("{}  {}\n", one.verdict, one.rule));
+        write!(
+            out,
+            "{}to keep these rules for every agent: baton guard add --yes '{quoted}'\n",
+            rules.collect::<String>()
+        )
+    };
+    written.map_err(|error| Fault::internal(format!("cannot write the output: {error}")))?;
+    Ok(Exit::Done)
 }
 
 fn write_answer(file: &Path, text: &str) -> Result<(), Fault> {

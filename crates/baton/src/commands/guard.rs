@@ -1,5 +1,6 @@
-//! `baton guard`: what the guard would say, and what it would hide.
+//! `baton guard`: what the guard would say, what it is to say from now on, and what it would hide.
 
+mod add;
 mod check;
 mod redact;
 
@@ -8,7 +9,7 @@ use baton_core::Fault;
 use crate::Global;
 use crate::exit::Exit;
 
-/// Try what the guard does; nothing is run
+/// Try what the guard does, and keep rules for it; nothing is run
 #[derive(clap::Args)]
 pub struct Args {
     #[command(subcommand)]
@@ -18,6 +19,7 @@ pub struct Args {
 #[derive(clap::Subcommand)]
 enum Action {
     Check(check::Args),
+    Add(add::Args),
     Redact(redact::Args),
 }
 
@@ -25,6 +27,7 @@ enum Action {
 pub fn run(global: &Global, args: &Args) -> Result<Exit, Fault> {
     match &args.action {
         Action::Check(args) => check::run(global, args),
+        Action::Add(args) => add::run(global, args),
         Action::Redact(args) => redact::run(args),
     }
 }
