@@ -1,4 +1,5 @@
-//! What a decision of the guard costs: per command of the corpus, for 200 in a chain, and for the largest command.
+//! What a decision of the guard costs: per command of the corpus, for 200 in a chain, and for the largest command; and
+//! what it costs at every start to see whether a repository is trusted.
 //!
 //! Run with `cargo bench -p baton-guard --bench guard`.
 
@@ -6,6 +7,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use baton_core::PermissionMode;
+use baton_guard::trust::{Keep, survey};
 use baton_guard::{Call, Context, Rules, Scope, evaluate};
 
 const COMMANDS: &str = include_str!("../crates/baton-guard/tests/corpus/commands.tsv");
@@ -47,4 +49,29 @@ fn main() {
     }
     let largest = format!("{}rm -rf ~", ": ; ".repeat(30_000));
     println!("{} bytes of commands: {:?}", largest.len(), judge(&largest));
+    trust();
+}
+
+/// The least of many, for a repository like most, and for one with twenty files to trust.
+fn trust() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let write = |path: &str, text: &str| {
+        let file = dir.path().join(path);
+        std::fs::create_dir_all(file.parent().expect("a directory")).expect("a directory");
+        std::fs::write(file, text).expect("a file");
+    };
+    write(".git/config", "[core]\nbare = false\n[remote \"origin\"]\nurl = https://example.com/x\n");
+    (0..14).for_each(|n| write(&format!(".git/hooks/{n}.sample"), "#!/bin/sh\n"));
+    (0..30).for_each(|n| write(&format!("dir{n}/file"), "x"));
+    let best = || {
+        let once = || {
+            let started = Instant::now();
+            std::hint::black_box(survey(dir.path(), Keep::Hashes));
+            started.elapsed()
+        };
+        (0..200).map(|_| once()).min().unwrap_or_default()
+    };
+    println!("nothing to trust: {:?} (limit 0.2 ms)", best());
+    (0..20).for_each(|n| write(&format!(".baton/agents/{n}.md"), &"text ".repeat(400)));
+    println!("20 files to trust: {:?}", best());
 }

@@ -15,6 +15,9 @@ const MODES: [&str; 6] = ["ask", "accept-edits", "plan", "auto", "deny", "yolo"]
 const LOOKS: &str = r#"{"call":[{"tool":"read","input":{"path":"a.txt"}},{"tool":"ls","input":{}},{"tool":"grep","input":{"pattern":"one"}},{"tool":"glob","input":{"pattern":"**/*"}},{"tool":"bash","input":{"command":"git status; git diff; git log -p; git show; git blame a.txt; git branch; git stash list; git ls-files; for d in vendor docs sub; do (cd $d 2>/dev/null && git status && git diff); done; true"}}]}
 {"say":"done"}"#;
 
+const ADDS: &str = r#"{"call":[{"tool":"bash","input":{"command":"for d in . vendor sub; do (cd $d && touch new && git add -f new); done; true"}}]}
+{"say":"done"}"#;
+
 const TOUCHES: &str = r#"{"call":[{"tool":"bash","input":{"command":"touch made"}}]}
 {"say":"done"}"#;
 
@@ -85,10 +88,10 @@ impl Hostile {
         let args = ["exec", "-m", &model, "--json", "--permission-mode", mode, "look around"];
         self.world.baton(&[&args[..], extra].concat())
     }
+}
 
-    fn notices(&self, run: &Run) -> String {
-        run.of("notice").iter().map(|notice| notice["text"].as_str().unwrap().to_owned() + "\n").collect()
-    }
+fn notices(run: &Run) -> String {
+    run.of("notice").iter().map(|notice| notice["text"].as_str().unwrap().to_owned() + "\n").collect()
 }
 
 /// How a repository is made hostile.
@@ -183,8 +186,8 @@ fn no_program_of_a_repository_is_started_before_it_is_trusted() {
         for mode in MODES {
             let looked = hostile.look(mode, &[]).expect(0);
             assert_eq!(hostile.started(), None, "{name} in mode {mode}");
-            let notices = hostile.notices(&looked);
-            assert!(notices.contains("not trusted") && notices.contains("baton trust"), "{name}: {notices}");
+            let told = notices(&looked);
+            assert!(told.contains("not trusted") && told.contains("baton trust"), "{name}: {told}");
         }
         let shown = hostile.world.baton(&["trust"]).expect(4);
         assert!(shown.stderr.contains("--yes"), "{name}: {shown:?}");
@@ -193,7 +196,9 @@ fn no_program_of_a_repository_is_started_before_it_is_trusted() {
         hostile.world.baton(&["trust", "--yes"]).expect(0);
         assert_eq!(hostile.started(), None, "{name}: trusting it");
         let looked = hostile.look("auto", &[]).expect(0);
-        assert!(!hostile.notices(&looked).contains("trust"), "{name}");
+        assert!(!notices(&looked).contains("trust"), "{name}");
+        // Some only run when the index is written.
+        hostile.world.play(ADDS, &[]).expect(0);
         assert!(hostile.started().is_some(), "{name}: what is trusted runs\n{:?}", looked.outputs());
     }
 }
@@ -279,9 +284,9 @@ fn trust_for_one_run_is_said_and_not_kept() {
     let hostile = Hostile::new();
     hostile.add(".git/config", "[core]\nfsmonitor = EVIL\n");
     let looked = hostile.look("auto", &["--trust"]).expect(0);
-    assert!(hostile.notices(&looked).contains("--trust: for this run") && hostile.started().is_some());
+    assert!(notices(&looked).contains("--trust: for this run") && hostile.started().is_some());
     let looked = hostile.look("auto", &[]).expect(0);
-    assert!(hostile.notices(&looked).contains("not trusted") && hostile.started().is_none());
+    assert!(notices(&looked).contains("not trusted") && hostile.started().is_none());
     let logged = hostile.world.baton(&["audit", "query", "--kind", "trust"]).expect(0).stdout;
     let decisions: Vec<_> = logged.lines().map(|line| line.split(' ').nth(4).unwrap()).collect();
     assert_eq!(decisions, ["approved", "denied"], "{logged}");

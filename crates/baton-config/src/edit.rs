@@ -48,11 +48,11 @@ pub fn append(text: &str, path: &[&str], texts: &[String]) -> Result<Edited, Edi
     let unexpected = || EditError::Unexpected(path.join("."));
     let root = CstRootNode::parse(text, &ParseOptions::default()).map_err(|_| unexpected())?;
     let mut object = root.object_value_or_create().ok_or_else(unexpected)?;
-    let (last, above) = path.split_last().ok_or_else(unexpected)?;
+    let (own, above) = path.split_last().ok_or_else(unexpected)?;
     for key in above {
         object = object.object_value_or_create(key).ok_or_else(unexpected)?;
     }
-    let list = object.array_value_or_create(last).ok_or_else(unexpected)?;
+    let list = object.array_value_or_create(own).ok_or_else(unexpected)?;
     if list.elements().is_empty() && list.children().iter().all(|child| !child.is_comment()) {
         list.ensure_multiline();
     }

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use crate::program;
+use config::Setting;
 
 pub(crate) use repository::{Control, children, control};
 
@@ -129,7 +130,11 @@ pub(crate) fn programs_named(control: &Control) -> String {
     let named = control.settings.iter().filter(|setting| {
         programs::names_program(setting) || setting.key == "include.path" || setting.key.starts_with("includeif.")
     });
-    named.map(|setting| format!("{} = {}\n", setting.key, setting.value.as_deref().unwrap_or("true"))).collect()
+    // Written so that no two lists look the same.
+    let line = |Setting { key, value }: &Setting| {
+        format!("{} = {:?}\n", key.replace('=', "\\u{3d}"), value.as_deref().unwrap_or("true"))
+    };
+    named.map(line).collect::<Vec<_>>().concat()
 }
 
 fn git() -> PathBuf {

@@ -80,8 +80,7 @@ impl Standing {
     pub fn notice(&self) -> Option<String> {
         let problem = self.problem.as_ref().map(|problem| format!(" ({problem})")).unwrap_or_default();
         match &self.state {
-            State::Nothing => None,
-            State::Trusted => None,
+            State::Nothing | State::Trusted => None,
             State::Changed(files) | State::Untrusted(files) if self.is_vouched_for => {
                 Some(format!("--trust: for this run the repository is trusted as it is: {}", named(files)))
             }

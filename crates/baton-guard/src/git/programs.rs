@@ -89,8 +89,7 @@ pub(super) fn names_program(setting: &Setting) -> bool {
     let starts_shell = value.trim_start().starts_with('!');
     match setting.key.split('.').next().unwrap_or_default() {
         // A word of git, as long as it does not begin so.
-        "alias" => starts_shell,
-        "submodule" => starts_shell,
+        "alias" | "submodule" => starts_shell,
         // Yes and no switch git's own; anything else is a program.
         "pager" => !is_bool(value),
         "core" if setting.key == "core.fsmonitor" => !is_bool(value),

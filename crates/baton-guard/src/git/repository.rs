@@ -6,6 +6,7 @@ use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use super::config::{Setting, parse};
+use crate::path::wildcard;
 
 /// No list of settings and no pointer is larger.
 const FILE_BYTES_MAX: u64 = 1 << 20;
@@ -124,8 +125,7 @@ fn read_settings(file: &Path, depth: usize, files: &mut usize, control: &mut Con
         }
     };
     for setting in parse(&text) {
-        let is_include =
-            setting.key == "include.path" || setting.key.starts_with("includeif.") && setting.key.ends_with(".path");
+        let is_include = setting.key == "include.path" || wildcard("includeif.*.path", &setting.key);
         let included = setting.value.clone().filter(|path| is_include && !path.is_empty());
         control.settings.push(setting);
         // A condition counts as met: whether it is can change at any time.

@@ -171,10 +171,9 @@ fn a_work_tree_elsewhere_is_not_touched() {
     let outside = scene.dir.path().join("outside");
     fs::create_dir(&outside).unwrap();
     scene.plain(&["config", "core.worktree", "../../outside"]);
-    for vars in [quiet(&scene.root(), Quiet::Untrusted)] {
-        drop(scene.git().args(["checkout", "--", "."]).envs(vars).output().unwrap());
-        assert!(!outside.join("a.txt").exists());
-    }
+    let vars = quiet(&scene.root(), Quiet::Untrusted);
+    drop(scene.git().args(["checkout", "--", "."]).envs(vars).output().unwrap());
+    assert!(!outside.join("a.txt").exists());
     fs::write(scene.root().join("a.txt"), "changed\n").unwrap();
     let output = command(&scene.root()).args(["status", "--short"]).output().unwrap();
     assert_eq!(String::from_utf8_lossy(&output.stdout), " M a.txt\n");

@@ -151,11 +151,8 @@ fn propose(said: &str, as_json: bool) -> Result<Exit, Fault> {
     } else {
         let quoted = proposal.said.replace('\'', "'\\''");
         let rules = proposal.rules.iter().map(|one| format!("{}  {}\n", one.verdict, one.rule));
-        write!(
-            out,
-            "{}to keep these rules for every agent: baton guard add --yes '{quoted}'\n",
-            rules.collect::<String>()
-        )
+        let rules = rules.collect::<Vec<_>>().concat();
+        writeln!(out, "{rules}to keep these rules for every agent: baton guard add --yes '{quoted}'")
     };
     written.map_err(|error| Fault::internal(format!("cannot write the output: {error}")))?;
     Ok(Exit::Done)

@@ -39,18 +39,25 @@ Exit codes: 0 it is trusted, or has nothing to trust · 2 something in it cannot
 pub struct Args {
     /// The repository [default: the one of the working directory]
     dir: Option<PathBuf>,
+    #[command(flatten)]
+    action: Action,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(clap::Args)]
+#[group(multiple = false)]
+struct Action {
     /// Trust it without being asked
-    #[arg(long, conflicts_with_all = ["revoke", "list"])]
+    #[arg(long)]
     yes: bool,
     /// Trust it no more
-    #[arg(long, conflicts_with = "list")]
+    #[arg(long)]
     revoke: bool,
     /// List every repository that is trusted
     #[arg(long)]
     list: bool,
-    /// Print JSON
-    #[arg(long)]
-    json: bool,
 }
 
 /// Runs the command.
@@ -61,10 +68,10 @@ pub fn run(global: &Global, args: &Args) -> Result<Exit, Fault> {
     };
     let (places, _, project) = locate(dir.as_deref())?;
     let ledger = Ledger::new(&places.state_dir);
-    if args.list {
+    if args.action.list {
         return list(&ledger, args.json);
     }
-    if args.revoke {
+    if args.action.revoke {
         return revoke(&ledger, &places, &project);
     }
     let found = survey(&project.root, Keep::Contents);
@@ -82,7 +89,7 @@ pub fn run(global: &Global, args: &Args) -> Result<Exit, Fault> {
             .hint("remove it, or put a plain file in its place; nothing of the repository is used until then"));
     }
     let question = "Trust this repository with what is shown above?";
-    if !asking::yes(question, args.yes, "look at what is shown, then: baton trust --yes")? {
+    if !asking::yes(question, args.action.yes, "look at what is shown, then: baton trust --yes")? {
         say("not trusted; nothing of it is used");
         return Ok(Exit::NeedsPerson);
     }

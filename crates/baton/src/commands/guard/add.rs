@@ -41,15 +41,8 @@ pub struct Args {
     /// Rules, or what an agent must not do
     #[arg(required = true, value_name = "RULE")]
     rules: Vec<String>,
-    /// What the rules match runs unasked
-    #[arg(long, conflicts_with_all = ["ask", "deny"])]
-    allow: bool,
-    /// What the rules match is asked for
-    #[arg(long, conflicts_with = "deny")]
-    ask: bool,
-    /// What the rules match is refused [default]
-    #[arg(long)]
-    deny: bool,
+    #[command(flatten)]
+    list: List,
     /// For this project, in .baton/local.jsonc, instead of your own settings
     #[arg(long)]
     project: bool,
@@ -59,6 +52,21 @@ pub struct Args {
     /// Print JSON
     #[arg(long)]
     json: bool,
+}
+
+/// What becomes of what the rules match.
+#[derive(clap::Args)]
+#[group(multiple = false)]
+struct List {
+    /// What the rules match runs unasked
+    #[arg(long)]
+    allow: bool,
+    /// What the rules match is asked for
+    #[arg(long)]
+    ask: bool,
+    /// What the rules match is refused [default]
+    #[arg(long)]
+    deny: bool,
 }
 
 /// Runs the command.
@@ -103,10 +111,11 @@ pub fn run(global: &Global, args: &Args) -> Result<Exit, Fault> {
 
 /// The rules to keep, and whether they were made of plain words.
 fn wanted(args: &Args) -> Result<(Vec<Proposed>, bool), Fault> {
-    let verdict = match (args.allow, args.ask) {
-        (true, _) => Verdict::Allow,
-        (_, true) => Verdict::Ask,
-        _ => Verdict::Deny,
+    let verdict = match args.list {
+        List { allow: true, .. } => Verdict::Allow,
+        List { ask: true, .. } => Verdict::Ask,
+        // Said or not, it is what remains.
+        List { deny: true | false, .. } => Verdict::Deny,
     };
     if args.rules.iter().all(|text| is_rule(text)) {
         let rules = args.rules.iter().map(|rule| Proposed { verdict, rule: rule.trim().to_owned() }).collect();
@@ -122,12 +131,12 @@ fn wanted(args: &Args) -> Result<(Vec<Proposed>, bool), Fault> {
             continue;
         }
         let shown = escaped(text);
-        if args.allow {
+        if verdict == Verdict::Allow {
             return Err(Fault::input(format!("`{shown}` is no rule, and only a rule can allow")).hint(HOW));
         }
         let proposal = correction(text)
             .ok_or_else(|| Fault::input(format!("`{shown}` is no rule, and gives none in plain words")).hint(HOW))?;
-        let asks = args.ask;
+        let asks = verdict == Verdict::Ask;
         rules.extend(proposal.rules.into_iter().map(|one| if asks { Proposed { verdict, ..one } } else { one }));
     }
     Ok((rules, true))
@@ -139,7 +148,7 @@ fn is_rule(text: &str) -> bool {
     let name = text.split('(').next().unwrap_or_default();
     let is_name = !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '*'));
     let is_tool = text.contains('(') || name.starts_with(|c: char| c.is_ascii_uppercase()) || name.starts_with("mcp__");
-    is_name && is_tool && !(text.contains(' ') && !text.contains('('))
+    is_name && is_tool && (text.contains('(') || !text.contains(' '))
 }
 
 /// The settings with the rules in them, if they can be read afterwards.
