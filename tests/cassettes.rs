@@ -49,7 +49,8 @@ fn told(world: &World, run: &Run) -> Vec<String> {
     let project = world.project().canonicalize().unwrap().display().to_string();
     let state = fs::read_dir(world.home().join("projects")).unwrap().next().unwrap().unwrap().path();
     let mut events = run.events();
-    events.retain(|event| event["kind"] != "notice");
+    // How much a command has printed at a moment depends on the moment.
+    events.retain(|event| event["kind"] != "notice" && event["kind"] != "tool.update");
     let plain = events.into_iter().map(|mut event| {
         for field in ["id", "session", "item", "at", "duration_ms", "delay_ms", "until"] {
             strip(&mut event, field);

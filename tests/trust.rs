@@ -195,10 +195,11 @@ fn no_program_of_a_repository_is_started_before_it_is_trusted() {
         assert_eq!(hostile.started(), None, "{name}: looking at it");
         hostile.world.baton(&["trust", "--yes"]).expect(0);
         assert_eq!(hostile.started(), None, "{name}: trusting it");
-        let looked = hostile.look("auto", &[]).expect(0);
+        // Without a sandbox, in which they could leave no trace.
+        let looked = hostile.look("yolo", &[]).expect(0);
         assert!(!notices(&looked).contains("trust"), "{name}");
         // Some only run when the index is written.
-        hostile.world.play(ADDS, &[]).expect(0);
+        hostile.world.play(ADDS, &["--permission-mode", "yolo"]).expect(0);
         assert!(hostile.started().is_some(), "{name}: what is trusted runs\n{:?}", looked.outputs());
     }
 }
@@ -249,19 +250,19 @@ fn what_a_repository_allows_counts_only_while_it_is_as_trusted() {
         serde_json::from_str::<Value>(&answer.stdout).unwrap()["decision"].as_str().unwrap().to_owned()
     };
     for file in [".baton/config.jsonc", ".baton/local.jsonc"] {
-        world.file(file, r#"{"permissions": {"allow": ["Bash(make:*)"], "deny": ["Bash(ls:*)"], "mode": "auto"}}"#);
+        world.file(file, r#"{"permissions": {"allow": ["Bash(make:*)"], "deny": ["Bash(ls:*)"], "mode": "plan"}}"#);
         assert_eq!(verdict(), "ask", "{file}");
         let denied = world.baton(&["guard", "check", "--command", "ls"]).expect(0);
         assert!(denied.stdout.starts_with("deny"), "what tightens always counts: {denied:?}");
         let model = world.script(TOUCHES);
         world.baton(&["exec", "-m", &model, "go"]).expect(0);
-        assert!(!world.project().join("made").exists(), "{file}: a mode of a repository does not count");
+        assert!(world.project().join("made").exists(), "{file}: a mode of a repository does not count");
+        fs::remove_file(world.project().join("made")).unwrap();
 
         world.baton(&["trust", "--yes"]).expect(0);
         assert_eq!(verdict(), "allow", "{file}");
         world.baton(&["exec", "-m", &model, "go"]).expect(0);
-        assert!(world.project().join("made").exists(), "{file}: the mode counts now");
-        fs::remove_file(world.project().join("made")).unwrap();
+        assert!(!world.project().join("made").exists(), "{file}: the mode counts now");
 
         world.file(file, r#"{"permissions": {"allow": ["Bash(make:*)", "Bash(curl:*)"], "deny": ["Bash(ls:*)"]}}"#);
         assert_eq!(verdict(), "ask", "{file}: another content is not trusted");
@@ -276,16 +277,15 @@ fn what_a_repository_allows_counts_only_while_it_is_as_trusted() {
     let model = world.script(TOUCHES);
     let told = world.baton(&["exec", "--trust", "-m", &model, "go"]).expect(0);
     assert!(told.stderr.contains("yolo must be said on the command line"), "{told:?}");
-    assert!(!world.project().join("made").exists());
 }
 
 #[test]
 fn trust_for_one_run_is_said_and_not_kept() {
     let hostile = Hostile::new();
     hostile.add(".git/config", "[core]\nfsmonitor = EVIL\n");
-    let looked = hostile.look("auto", &["--trust"]).expect(0);
+    let looked = hostile.look("yolo", &["--trust"]).expect(0);
     assert!(notices(&looked).contains("--trust: for this run") && hostile.started().is_some());
-    let looked = hostile.look("auto", &[]).expect(0);
+    let looked = hostile.look("yolo", &[]).expect(0);
     assert!(notices(&looked).contains("not trusted") && hostile.started().is_none());
     let logged = hostile.world.baton(&["audit", "query", "--kind", "trust"]).expect(0).stdout;
     let decisions: Vec<_> = logged.lines().map(|line| line.split(' ').nth(4).unwrap()).collect();

@@ -14,6 +14,7 @@ use baton_llm::Marks;
 use baton_tools::{Confinement, is_secret_name};
 
 use crate::commands::sandbox::{HINT, unavailable};
+use crate::rule_file::RuleFile;
 use crate::setup::Setup;
 
 /// The mode of a conversation, and what keeps its commands in.
@@ -121,7 +122,7 @@ impl Setup {
         rules.add(&settings, Origin::Trusted).map_err(|error| Fault::input(error.to_string()))?;
         let audit = Audit::new(&self.places.state_dir, &self.project.id, redactor);
         let record = Some(Record::new(audit, clock, format!("main {session}")));
-        Ok(Permissions { mode, rules, record, rule_book: None })
+        Ok(Permissions { mode, rules, record, rule_book: Some(Arc::new(RuleFile::of_project(self))) })
     }
 }
 

@@ -1,26 +1,19 @@
 //! `baton guard add`: keeps a rule, or a correction in plain words, for every agent from now on.
 
-use std::fs;
 use std::io::{self, Write};
-use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use baton_config::{Edited, append};
-use baton_core::{Area, Fault, Tier};
+use baton_config::Edited;
+use baton_core::Fault;
 use baton_guard::audit::Decision;
 use baton_guard::path::escaped;
-use baton_guard::trust::{Keep, Ledger, State, state, survey};
-use baton_guard::{Origin, PermissionSettings, Proposed, Rule, Rules, Verdict, correction};
-use jiff::Timestamp;
+use baton_guard::{Proposed, Verdict, correction};
 use serde_json::json;
 
 use crate::exit::Exit;
+use crate::rule_file::{HOW, RuleFile};
 use crate::setup::Setup;
 use crate::{Global, asking, trusting};
-
-/// How to write a rule, for whoever said something that gives none.
-const HOW: &str =
-    "write the rule itself, for example: baton guard add 'Bash(git push:*)', 'Edit(./vendor/**)' or 'Read(**/.env)'";
 
 /// Keep a rule, or a correction in plain words, that binds every agent
 #[derive(clap::Args)]
@@ -73,16 +66,10 @@ struct List {
 pub fn run(global: &Global, args: &Args) -> Result<Exit, Fault> {
     let setup = Setup::new(global)?;
     let (proposed, is_free) = wanted(args)?;
-    let file = if args.project { setup.project.root.join(".baton/local.jsonc") } else { setup.places.user_config() };
-    // Whoever keeps settings elsewhere has a link here, which stays one.
-    let file = file.canonicalize().unwrap_or(file);
-    let text = match fs::read_to_string(&file) {
-        Ok(text) => text,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
-        Err(error) => return Err(Fault::input(format!("cannot read {}: {error}", file.display()))),
-    };
-    let edited = edit(&text, &proposed, &file)?;
-    show(args, &proposed, &edited, &file)
+    let rule_file = if args.project { RuleFile::of_project(&setup) } else { RuleFile::of_person(&setup) };
+    let file = &rule_file.file;
+    let edited = rule_file.with(&proposed)?;
+    show(args, &proposed, &edited, file)
         .map_err(|error| Fault::internal(format!("cannot write the output: {error}")))?;
     if edited.line.is_none() {
         say("these rules are there already");
@@ -93,14 +80,8 @@ pub fn run(global: &Global, args: &Args) -> Result<Exit, Fault> {
         say("nothing was kept");
         return Ok(Exit::NeedsPerson);
     }
-    let was = trust_before(&setup, args.project)?;
-    write(&file, &edited.text).map_err(|error| {
-        let message = format!("cannot write {}: {error}", file.display());
-        Fault::new(Area::Workspace, Tier::UserFixable, message).hint("make it writable, or set BATON_HOME")
-    })?;
-    if args.project {
-        keep_out_of_git(&setup.project.root);
-        renew_trust(&setup, was)?;
+    if !rule_file.keep(&edited)? {
+        say("this project is not trusted: rules that allow count only after `baton trust`");
     }
     let rules: Vec<String> = proposed.iter().map(|one| format!("{} {}", one.verdict, one.rule)).collect();
     let what = format!("kept in {}: {}", file.display(), rules.join(", "));
@@ -151,31 +132,6 @@ fn is_rule(text: &str) -> bool {
     is_name && is_tool && (text.contains('(') || !text.contains(' '))
 }
 
-/// The settings with the rules in them, if they can be read afterwards.
-fn edit(text: &str, proposed: &[Proposed], file: &Path) -> Result<Edited, Fault> {
-    let mut edited = Edited { text: text.to_owned(), line: None };
-    let mut settings = PermissionSettings::default();
-    for (verdict, list) in
-        [(Verdict::Allow, &mut settings.allow), (Verdict::Ask, &mut settings.ask), (Verdict::Deny, &mut settings.deny)]
-    {
-        list.extend(proposed.iter().filter(|one| one.verdict == verdict).map(|one| one.rule.clone()));
-        for rule in list.iter() {
-            Rule::parse(rule).map_err(|error| Fault::input(error.to_string()).hint(HOW))?;
-        }
-        if list.is_empty() {
-            continue;
-        }
-        let next = append(&edited.text, &["permissions", &verdict.to_string()], list).map_err(|error| {
-            let message = format!("cannot add to {}: {error}", file.display());
-            Fault::input(message).hint("mend the file, or add the rule to `permissions` by hand")
-        })?;
-        edited = Edited { line: edited.line.or(next.line), text: next.text };
-    }
-    let checked = Rules::none().add(&settings, Origin::Trusted);
-    checked.map_err(|error| Fault::input(error.to_string()).hint(HOW))?;
-    Ok(edited)
-}
-
 fn show(args: &Args, proposed: &[Proposed], edited: &Edited, file: &Path) -> io::Result<()> {
     let mut out = anstream::stdout().lock();
     if args.json {
@@ -188,49 +144,6 @@ fn show(args: &Args, proposed: &[Proposed], edited: &Edited, file: &Path) -> io:
         Some(line) => writeln!(out, "in {}:{line}", file.display()),
         None => writeln!(out, "in {}", file.display()),
     }
-}
-
-/// Replaces the file as a whole, with the rights that it had.
-fn write(file: &Path, text: &str) -> io::Result<()> {
-    let dir = file.parent().unwrap_or(file);
-    fs::create_dir_all(dir)?;
-    let mode = fs::metadata(file).map_or(0o600, |meta| meta.permissions().mode() & 0o777);
-    let mut new = tempfile::Builder::new().permissions(fs::Permissions::from_mode(mode)).tempfile_in(dir)?;
-    new.write_all(text.as_bytes())?;
-    new.as_file().sync_all()?;
-    new.persist(file)?;
-    fs::File::open(dir)?.sync_all()
-}
-
-/// Personal settings are not committed. A list that is there is the project's own.
-fn keep_out_of_git(root: &Path) {
-    let list: PathBuf = root.join(".baton/.gitignore");
-    if list.symlink_metadata().is_err() {
-        // Without it the file shows up as new in git, which is no harm.
-        drop(fs::write(list, "local.jsonc\nruns/\n"));
-    }
-}
-
-/// Whether the project was trusted, or had nothing to be trusted, before it is changed.
-fn trust_before(setup: &Setup, is_project: bool) -> Result<bool, Fault> {
-    if !is_project {
-        return Ok(false);
-    }
-    let found = survey(&setup.project.root, Keep::Hashes);
-    let known = Ledger::new(&setup.places.state_dir).get(&setup.project.root);
-    let known = known.map_err(|error| Fault::input(error.to_string()))?;
-    Ok(matches!(state(&found, known.as_ref()), State::Nothing | State::Trusted))
-}
-
-/// What the person has just written themselves is trusted, if the rest is.
-fn renew_trust(setup: &Setup, was_trusted: bool) -> Result<(), Fault> {
-    if !was_trusted {
-        say("this project is not trusted: rules that allow count only after `baton trust`");
-        return Ok(());
-    }
-    let found = survey(&setup.project.root, Keep::Contents);
-    let kept = Ledger::new(&setup.places.state_dir).put(&setup.project.root, &found, Timestamp::now());
-    kept.map(drop).map_err(|error| Fault::input(error.to_string()))
 }
 
 fn say(text: &str) {
