@@ -17,6 +17,7 @@ mod keys;
 mod limits;
 mod network;
 mod output_formats;
+mod paths;
 mod sandbox;
 mod tidy;
 mod trust;

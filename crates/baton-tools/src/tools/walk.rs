@@ -73,9 +73,14 @@ pub(super) fn files(
 ) -> Walked {
     let [count, unreadable, denied, unasked] = [const { AtomicUsize::new(0) }; 4];
     let add = |count: &AtomicUsize| count.fetch_add(1, Ordering::Relaxed);
+    let obeys = base.path().ancestors().all(has_plain_ignore_files);
     let walk = WalkBuilder::new(base.path())
         .hidden(hidden == Hidden::Skipped)
         .require_git(false)
+        .ignore(obeys)
+        .git_ignore(obeys)
+        .git_exclude(obeys)
+        .parents(obeys)
         .filter_entry(|entry| entry.file_name() != ".git")
         .threads(threads())
         .build_parallel();
@@ -105,6 +110,10 @@ pub(super) fn files(
                 }
                 Verdict::Allow | Verdict::Ask => {}
             }
+            if is_dir && obeys && !has_plain_ignore_files(entry.path()) {
+                add(&unreadable);
+                return WalkState::Skip;
+            }
             if is_file {
                 if add(&count) >= max {
                     return WalkState::Quit;
@@ -124,6 +133,16 @@ pub(super) fn files(
         hidden: denied.into_inner(),
         unasked: unasked.into_inner(),
     }
+}
+
+/// Whether what says which files to ignore in a directory can be read to its end, or is not there. The walker would wait for
+/// a pipe, and take all of a device into memory.
+fn has_plain_ignore_files(dir: &Path) -> bool {
+    const BYTES_MAX: u64 = 4 * 1024 * 1024;
+    [".gitignore", ".ignore", ".git/info/exclude"].iter().all(|name| {
+        let found = dir.join(name).metadata();
+        found.map_or(true, |found| found.is_dir() || found.is_file() && found.len() <= BYTES_MAX)
+    })
 }
 
 /// How many threads a search gets.

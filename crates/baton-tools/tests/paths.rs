@@ -1,0 +1,254 @@
+//! Paths and the tools: what a role may write, what a grant lets a call touch, what searches do not show, and races.
+
+use std::fs;
+use std::io::Read;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use baton_core::{Access, CallId, PermissionMode, ToolUse};
+use baton_guard::path::Pattern;
+use baton_guard::{Origin, PathGuard, PermissionSettings, Rules, Scope, Verdict};
+use baton_tools::{Executor, Grant, Outcome, Progress, Reach, Registry, Workspace};
+use rustix::fs::{CWD, RenameFlags, renameat_with};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tokio_util::sync::CancellationToken;
+
+const ROWS: &str = include_str!("../../../tests/samples/paths.tsv");
+const ROUNDS: usize = 100_000;
+
+struct World {
+    _dir: TempDir,
+    base: PathBuf,
+    executor: Executor,
+}
+
+impl World {
+    fn new(deny: &[&str], writable: Option<&str>, reach: Reach) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let base = dir.path().canonicalize().unwrap();
+        for made in ["proj/src", "proj/docs", "proj/tests", "proj/.git/hooks", "evil", "home"] {
+            fs::create_dir_all(base.join(made)).unwrap();
+        }
+        let root = base.join("proj");
+        let scope = Scope {
+            root: root.clone(),
+            cwd: root,
+            home: base.join("home"),
+            writable: writable.map(|pattern| vec![Pattern::new(pattern)]),
+            ..Scope::default()
+        };
+        let mut rules = Rules::none();
+        let deny = deny.iter().map(|rule| (*rule).to_owned()).collect();
+        rules.add(&PermissionSettings { deny, ..PermissionSettings::default() }, Origin::Trusted).unwrap();
+        let workspace = Workspace::guarded(PathGuard::new(scope, rules, reach), base.join("outputs")).unwrap();
+        let executor = Executor::new(Registry::builtin(), Arc::new(workspace));
+        Self { _dir: dir, base, executor }
+    }
+
+    fn plain() -> Self {
+        Self::new(&[], None, Reach::Inside)
+    }
+
+    fn workspace(&self) -> &Workspace {
+        self.executor.workspace()
+    }
+
+    fn file(&self, path: &str, contents: &str) -> PathBuf {
+        let path = self.base.join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(&path, contents).unwrap();
+        path
+    }
+
+    async fn run(&self, tool: &str, input: Value, grant: Grant) -> Outcome {
+        let call = ToolUse { id: CallId::new("call_1"), tool: tool.to_owned(), input, malformed: None };
+        self.executor.run_granted(&call, grant, CancellationToken::new(), Progress::none()).await
+    }
+
+    async fn ok(&self, tool: &str, input: Value) -> String {
+        let outcome = self.run(tool, input, Grant::none()).await;
+        assert!(!outcome.is_error, "{}", outcome.text);
+        outcome.text
+    }
+
+    async fn error(&self, tool: &str, input: Value) -> String {
+        let outcome = self.run(tool, input, Grant::none()).await;
+        assert!(outcome.is_error, "{}", outcome.text);
+        outcome.text
+    }
+}
+
+#[tokio::test]
+async fn a_role_writes_only_its_files() {
+    let mut tried = 0;
+    for row in ROWS.lines().skip(1) {
+        let cells: Vec<&str> = row.split('\t').collect();
+        let [expect, op, path, role, setup] = cells[..] else { panic!("{row}") };
+        if role == "-" {
+            continue;
+        }
+        let world = World::new(&[], Some(role), Reach::Inside);
+        let kept = world.file("proj/src/main.rs", "fn main() {}\n");
+        let fill = |text: &str| text.replace("$R", world.base.join("proj").to_str().unwrap());
+        if setup != "-" {
+            assert!(std::process::Command::new("bash").args(["-ec", &fill(setup)]).status().unwrap().success());
+        }
+        let path = fill(path);
+        let outcome = if op == "rename" {
+            let (from, to) = path.split_once(" -> ").unwrap();
+            let patch = format!("*** Begin Patch\n*** Update File: {from}\n*** Move to: {to}\n*** End Patch");
+            world.run("apply_patch", json!({"patch": patch}), Grant::none()).await
+        } else {
+            world.run("write", json!({"path": path, "content": "x"}), Grant::none()).await
+        };
+        assert_eq!(outcome.is_error, expect != "allow", "{row}: {}", outcome.text);
+        assert!(!outcome.is_error || outcome.text.contains("role may write"), "{row}: {}", outcome.text);
+        assert_eq!(fs::read_to_string(kept).unwrap(), "fn main() {}\n", "{row}");
+        tried += 1;
+    }
+    assert!(tried > 5, "{tried}");
+}
+
+#[tokio::test]
+async fn a_grant_is_for_one_call_and_its_paths() {
+    let world = World::new(&["Read(//**/denied)"], None, Reach::Inside);
+    let file = world.file("evil/a.txt", "theirs\n");
+    world.file("evil/deep/b.txt", "theirs\n");
+    world.file("evil/deep/.env", "theirs\n");
+    world.file("evil/deep/key.pem", "theirs\n");
+    world.file("evil/deep/denied", "theirs\n");
+    world.file("proj/.env", "SECRET=1\n");
+    symlink(world.base.join("evil"), world.base.join("proj/out")).unwrap();
+
+    let judged = world.workspace().judge("out/a.txt", Access::Read, PermissionMode::Auto);
+    assert_eq!((judged.decision.verdict, judged.path.as_ref()), (Verdict::Ask, Some(&file)));
+    let grant = Grant::none().path(judged.path.unwrap(), Access::Read);
+    let read = world.run("read", json!({"path": "out/a.txt"}), grant.clone()).await;
+    assert_eq!(read.text, "     1\ttheirs");
+    assert!(world.run("read", json!({"path": "out/deep/b.txt"}), grant.clone()).await.is_error);
+    assert!(world.run("write", json!({"path": "out/a.txt", "content": ""}), grant).await.is_error);
+    world.error("read", json!({"path": "out/a.txt"})).await;
+    let grant = Grant::none().path(world.base.join("proj/.env"), Access::Read);
+    assert!(!world.run("read", json!({"path": ".env"}), grant).await.is_error);
+
+    // A directory stands for what is in it, but not for secrets, and never for what a rule denies.
+    let grant = Grant::none().path(world.base.join("evil"), Access::Read);
+    let found = world.run("grep", json!({"pattern": "theirs", "path": "out"}), grant.clone()).await;
+    let lines: Vec<&str> = found.text.lines().collect();
+    assert_eq!(lines[..2], ["out/a.txt:1:theirs", "out/deep/b.txt:1:theirs"], "{}", found.text);
+    assert!(found.text.contains("1 not shown") && found.text.contains("1 files not searched"), "{}", found.text);
+    let found = world.run("glob", json!({"pattern": "**/*", "path": "out"}), grant.clone()).await;
+    assert!(found.text.contains("key.pem") && !found.text.contains("denied\n"), "{}", found.text);
+    assert!(world.run("read", json!({"path": "out/deep/denied"}), grant).await.is_error);
+
+    let new = world.base.join("evil/new/file");
+    let grant = Grant::none().path(&new, Access::Write);
+    let wrote = world.run("write", json!({"path": "out/new/file", "content": "x"}), grant).await;
+    assert!(!wrote.is_error, "{}", wrote.text);
+    assert_eq!(fs::read_to_string(new).unwrap(), "x");
+    assert_eq!(world.workspace().take_back("1").restored.len(), 1);
+}
+
+#[tokio::test]
+async fn what_a_rule_denies_is_not_shown_and_not_searched() {
+    let world = World::new(&["Read(secrets/**)", "Read(hidden)", "Read(*.log)"], None, Reach::Inside);
+    for file in ["proj/secrets/a.txt", "proj/hidden/b.txt", "proj/c.log", "proj/c.txt", "proj/src/id_rsa"] {
+        world.file(file, "needle\n");
+    }
+    assert_eq!(
+        world.ok("grep", json!({"pattern": "needle"})).await,
+        "c.txt:1:needle\n[4 not shown: a rule denies reading them]"
+    );
+    let found = world.ok("glob", json!({"pattern": "**/*"})).await;
+    assert_eq!(found, "c.txt\n[4 not shown: a rule denies reading them]");
+    let listed = world.ok("ls", json!({})).await;
+    assert!(listed.starts_with(".git/\nc.txt  7 B\n") && listed.ends_with("[2 not shown: a rule denies reading them]"));
+    assert_eq!(world.ok("ls", json!({"path": "secrets"})).await, "[1 not shown: a rule denies reading them]");
+    let near = world.error("read", json!({"path": "c.lo"})).await;
+    assert!(!near.contains("c.log"), "{near}");
+}
+
+#[tokio::test]
+async fn everywhere_is_everywhere_but_not_what_is_no_file_or_denied() {
+    let world = World::new(&["Read(//**/denied)", "Edit(//**/denied)"], None, Reach::Anywhere);
+    let file = world.file("evil/a.txt", "theirs\n");
+    let denied = world.file("evil/denied", "theirs\n");
+    world.ok("read", json!({"path": file})).await;
+    world.ok("write", json!({"path": ".git/hooks/x", "content": "x"})).await;
+    fs::hard_link(&file, world.base.join("proj/hard")).unwrap();
+    world.ok("edit", json!({"path": "hard", "old": "theirs", "new": "mine"})).await;
+    assert_eq!(fs::read_to_string(&file).unwrap(), "mine\n");
+    world.error("read", json!({"path": denied})).await;
+    world.error("write", json!({"path": denied, "content": "x"})).await;
+    for path in ["/dev/zero", "/dev/null", "/proc/self/environ"] {
+        world.error("read", json!({"path": path})).await;
+        world.error("write", json!({"path": path, "content": "x"})).await;
+    }
+}
+
+/// Swaps two names again and again until `rounds` is done, which gets the number of the round.
+fn while_swapped(one: &Path, other: &Path, mut round: impl FnMut(usize)) {
+    let done = AtomicBool::new(false);
+    std::thread::scope(|threads| {
+        threads.spawn(|| {
+            while !done.load(Ordering::Relaxed) {
+                renameat_with(CWD, one, CWD, other, RenameFlags::EXCHANGE).unwrap();
+            }
+        });
+        // Whatever goes wrong, the other thread has an end.
+        let _end = Flag(&done);
+        for number in 0..ROUNDS {
+            round(number);
+        }
+    });
+}
+
+struct Flag<'a>(&'a AtomicBool);
+
+impl Drop for Flag<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn no_byte_from_outside_is_read_while_links_are_swapped() {
+    let world = World::plain();
+    let (dir, link) = (world.base.join("proj/dir"), world.base.join("proj/link"));
+    world.file("proj/dir/f", "mine");
+    world.file("evil/f", "theirs");
+    symlink(world.base.join("evil"), &link).unwrap();
+    let (mut read, mut refused) = (0, 0);
+    while_swapped(&dir, &link, |_| {
+        let Ok(found) = world.workspace().find("dir/f", &Grant::none()) else {
+            refused += 1;
+            return;
+        };
+        let mut text = String::new();
+        found.open().unwrap().read_to_string(&mut text).unwrap();
+        assert_eq!(text, "mine");
+        read += 1;
+    });
+    assert!(read > 100 && refused > 100, "{read} read, {refused} refused");
+}
+
+#[test]
+fn no_file_outside_is_found_while_links_are_swapped() {
+    let world = World::plain();
+    let (file, link) = (world.base.join("proj/f"), world.base.join("proj/link"));
+    world.file("proj/f", "mine");
+    symlink(world.file("home/.netrc", "theirs"), &link).unwrap();
+    let (mut read, mut refused) = (0, 0);
+    while_swapped(&file, &link, |_| {
+        let Ok(found) = world.workspace().find("f", &Grant::none()) else {
+            refused += 1;
+            return;
+        };
+        assert_eq!(std::io::read_to_string(found.open().unwrap()).unwrap(), "mine");
+        read += 1;
+    });
+    assert!(read > 100 && refused > 100, "{read} read, {refused} refused");
+}
