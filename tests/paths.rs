@@ -53,7 +53,8 @@ impl Scene {
         let scene = Self { dir, base };
         fs::create_dir(scene.own()).unwrap();
         let list = |tool: &str| ["secrets/**", "**/.env*", "!**/.env.example"].map(|spec| format!("{tool}({spec})"));
-        let rules = json!({"deny": [list("Read"), list("Edit")].concat(), "allow": ["Read(.env.example)"]});
+        let deny = [list("Read"), list("Edit")].concat();
+        let rules = json!({"deny": deny, "allow": ["Read(.env.example)"]});
         fs::write(scene.own().join("config.jsonc"), json!({"permissions": rules}).to_string()).unwrap();
         fs::write(scene.own().join("credentials"), CANARY).unwrap();
         scene
@@ -174,6 +175,10 @@ fn check(row: &str) {
     assert!(!said.contains(&format!("{CANARY} of")) && !said.contains("root:"), "{row}: {said}");
     assert!(!said.contains(['\u{1b}', '\u{7}']), "{row}: {said}");
     let lists = matches!(tool, "glob" | "grep" | "ls");
+    if expect == "unfit" {
+        assert!(is_error && !said.starts_with("refused"), "{row}: {said}");
+        return;
+    }
     if expect == "allow" {
         assert!(!is_error, "{row}: {said}");
         assert!(

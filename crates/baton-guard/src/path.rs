@@ -142,18 +142,41 @@ static PROTECTED: LazyLock<Vec<Compiled>> = LazyLock::new(|| {
         .collect()
 });
 
-/// The components that protected paths have, literal ones and patterns: a path without any of them is not protected.
-static MARKS: LazyLock<(HashSet<String>, Vec<String>)> = LazyLock::new(|| {
+/// The components that protected paths have: a path without any of them is not protected. Every file that a search comes
+/// across is asked about, so they are sorted by how they can be compared.
+#[derive(Default)]
+struct Marks {
+    names: HashSet<String>,
+    beginnings: Vec<String>,
+    endings: Vec<String>,
+    patterns: Vec<String>,
+}
+
+static MARKS: LazyLock<Marks> = LazyLock::new(|| {
+    let is_plain = |text: &str| !text.contains(['*', '?', '[', '\\']);
     let all = PROTECTED.iter().flat_map(|compiled| &compiled.patterns).flat_map(|(_, pattern)| pattern.components());
-    let (wild, literal): (Vec<&str>, Vec<&str>) = all.partition(|component| component.contains(['*', '?', '[']));
-    let mut wild: Vec<String> = wild.into_iter().filter(|component| *component != "*").map(str::to_owned).collect();
-    wild.sort();
-    wild.dedup();
-    (literal.into_iter().map(str::to_owned).collect(), wild)
+    let mut marks = Marks::default();
+    for component in all.filter(|component| *component != "*").collect::<HashSet<_>>() {
+        let (list, text) = match (component.strip_suffix('*'), component.strip_prefix('*')) {
+            _ if is_plain(component) => {
+                marks.names.insert(component.to_owned());
+                continue;
+            }
+            (Some(beginning), _) if is_plain(beginning) => (&mut marks.beginnings, beginning),
+            (_, Some(ending)) if is_plain(ending) => (&mut marks.endings, ending),
+            _ => (&mut marks.patterns, component),
+        };
+        list.push(text.to_owned());
+    }
+    marks
 });
 
 fn is_marked(component: &str) -> bool {
-    MARKS.0.contains(component) || MARKS.1.iter().any(|pattern| wildcard(pattern, component))
+    let Marks { names, beginnings, endings, patterns } = &*MARKS;
+    names.contains(component)
+        || beginnings.iter().any(|beginning| component.starts_with(beginning))
+        || endings.iter().any(|ending| component.ends_with(ending))
+        || patterns.iter().any(|pattern| wildcard(pattern, component))
 }
 
 /// Whether a path has a component that protected paths have.
@@ -188,7 +211,7 @@ impl Scope {
     pub fn judge(&self, path: &Path, access: Access, glob: bool) -> Decision {
         let place = self.place(path);
         let text = path.to_string_lossy();
-        let protected = self.protected(path, access, glob, place).or_else(|| self.own_secret(path));
+        let protected = self.own_secret(path).or_else(|| self.protected(path, access, glob, place));
         if access != Access::Read && SINKS.contains(&&*text) {
             return Decision::allow("path.sink", "what is written there is kept nowhere");
         }
