@@ -1,5 +1,5 @@
 //! The guard: everything that can refuse or hide. Permission rules, shell command analysis, paths, the OS sandbox, secrets,
-//! credentials, the audit chain, trust in repositories, and git without what a repository makes it do.
+//! credentials, the audit chain, undo, trust in repositories, and git without what a repository makes it do.
 //!
 //! May use `baton-core` and `baton-config`. Decisions are pure functions: [`evaluate`] is the one question, [`analyse`] reads a
 //! command, [`Scope`] judges a path, [`secrets`] finds what must not be seen.
@@ -17,6 +17,7 @@ pub mod sandbox;
 pub mod secrets;
 mod shipped;
 pub mod trust;
+pub mod undo;
 
 pub use command::{About, Analysis, Finding, Part, PathUse, SyntaxError, analyse};
 pub use decision::{Decision, Verdict};
