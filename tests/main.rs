@@ -21,5 +21,6 @@ mod paths;
 mod sandbox;
 mod tidy;
 mod trust;
+mod undo;
 mod web;
 mod wire_formats;

@@ -108,7 +108,7 @@ impl Agent {
         let started = Instant::now();
         let item = self.events.new_item();
         self.person_spoke();
-        self.executor.workspace().forget_snapshot();
+        self.executor.workspace().begin_turn();
         let form = self.answer_schema.as_ref().map(|schema| Block::text(schema.instruction()));
         let content = std::mem::take(&mut self.opening).into_iter().chain(content).chain(form).collect();
         let message = Message { role: Role::User, content };

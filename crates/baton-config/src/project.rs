@@ -61,6 +61,19 @@ impl Project {
         Ok(dir)
     }
 
+    /// The state directories of all projects that have had their root in this directory or above it, the nearest first. A
+    /// repository that has lost its `.git` is another project by now; what was kept for it is found here.
+    pub fn states_at(dir: &Path, places: &Places) -> Vec<(PathBuf, PathBuf)> {
+        let file = places.state_dir.join("projects.json");
+        let known: Map<String, Value> =
+            fs::read(file).ok().and_then(|bytes| serde_json::from_slice(&bytes).ok()).unwrap_or_default();
+        let root = |project: &Value| project["root"].as_str().map(PathBuf::from);
+        let above = known.iter().filter_map(|(id, project)| Some((root(project)?, places.project_state(id))));
+        let mut found: Vec<_> = above.filter(|(root, _)| dir.starts_with(root)).collect();
+        found.sort_by_key(|(root, _)| std::cmp::Reverse(root.components().count()));
+        found
+    }
+
     /// Adds the project to the list that people and tools read. The list is never needed to find a
     /// project, so a lost update between two first runs costs nothing.
     fn list(&self, places: &Places) -> io::Result<()> {
@@ -198,6 +211,9 @@ mod tests {
             fs::create_dir_all(base.join("repo/.git")).unwrap();
             let project = Project::find(&base.join("repo"), places);
             assert!(project.state_dir(places).unwrap().is_dir());
+            let found = Project::states_at(&base.join("repo/deep"), places);
+            assert_eq!(found, [(base.join("repo"), places.project_state(&project.id))]);
+            assert_eq!(Project::states_at(base, places), []);
             let list: Value = serde_json::from_slice(&fs::read(base.join("s/projects.json")).unwrap()).unwrap();
             assert_eq!(list[&project.id]["root"], json!(base.join("repo")));
         });

@@ -142,7 +142,7 @@ impl Undo {
         let snapshot = record::before(manifest, &self.place, &blobs, named, &mut inner.tracked)?;
         let len = manifest.flush()?;
         let mut objects = BTreeMap::new();
-        for dir in snapshot.objects.into_iter().filter(|_| named.is_git) {
+        for dir in snapshot.objects {
             let held = inner.mirror.hold(&dir)?;
             objects.insert(dir, held);
         }

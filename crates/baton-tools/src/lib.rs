@@ -11,6 +11,7 @@ mod confinement;
 pub mod edit_match;
 mod executor;
 mod image;
+mod keep;
 mod ledger;
 mod page;
 pub mod patch;

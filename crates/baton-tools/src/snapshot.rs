@@ -107,7 +107,7 @@ fn copy(temp: &Path, number: usize, bytes: &[u8]) -> io::Result<PathBuf> {
 
 impl Workspace {
     /// From now on, what is taken back is what changes after this.
-    pub fn forget_snapshot(&self) {
+    pub(crate) fn forget_snapshot(&self) {
         self.snapshot().lock().clear();
     }
 

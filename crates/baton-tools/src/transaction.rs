@@ -216,8 +216,11 @@ impl<'a> Transaction<'a> {
         for draft in self.changed() {
             self.workspace.snapshot().keep(self.workspace.temp(), draft.target(), &draft.before());
         }
+        self.workspace.keep_files("edit", self.changed().map(Draft::target))?;
         let mut made = Made::default();
-        if let Err(why) = self.write(&mut made) {
+        let written = self.write(&mut made);
+        self.workspace.kept_files();
+        if let Err(why) = written {
             made.unmake();
             return Err(why);
         }

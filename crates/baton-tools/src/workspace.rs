@@ -5,10 +5,11 @@ use std::fs::Permissions;
 use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use baton_guard::path::{Found, Spot, meant, normalise, resolve, shown};
 use baton_guard::secrets::Redactor;
+use baton_guard::undo::Undo;
 use baton_guard::{Decision, Grant, PathGuard, Reach, Refusal, Rules, Scope};
 use tempfile::TempDir;
 
@@ -28,6 +29,7 @@ pub struct Workspace {
     cwd: Mutex<PathBuf>,
     ledger: Ledger,
     snapshot: Snapshot,
+    undo: Option<Arc<Undo>>,
     background: Background,
     confinement: Option<Confinement>,
     redactor: Redactor,
@@ -58,6 +60,7 @@ impl Workspace {
             temp,
             ledger: Ledger::default(),
             snapshot: Snapshot::default(),
+            undo: None,
             background: Background::default(),
             confinement: None,
             redactor: Redactor::new(),
@@ -172,6 +175,14 @@ impl Workspace {
 
     pub(crate) fn snapshot(&self) -> &Snapshot {
         &self.snapshot
+    }
+
+    pub(crate) fn undo(&self) -> Option<&Arc<Undo>> {
+        self.undo.as_ref()
+    }
+
+    pub(crate) fn set_undo(&mut self, undo: Arc<Undo>) {
+        self.undo = Some(undo);
     }
 
     /// The absolute path that the agent means: from where it is, with `~` expanded. `.` and `..` stay, since they may come

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use baton_core::{Access, CallId, PermissionMode, ToolUse};
 use baton_guard::path::Pattern;
 use baton_guard::{Origin, PathGuard, PermissionSettings, Rules, Scope, Verdict};
-use baton_tools::{Executor, Grant, Outcome, Progress, Reach, Registry, Workspace};
+use baton_tools::{Executor, Grant, Outcome, Permit, Progress, Reach, Registry, Workspace};
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -64,7 +64,8 @@ impl World {
 
     async fn run(&self, tool: &str, input: Value, grant: Grant) -> Outcome {
         let call = ToolUse { id: CallId::new("call_1"), tool: tool.to_owned(), input, malformed: None };
-        self.executor.run_granted(&call, grant, CancellationToken::new(), Progress::none()).await
+        let permit = Permit { grant, ..Permit::default() };
+        self.executor.run_with(&call, permit, CancellationToken::new(), Progress::none()).await
     }
 
     async fn ok(&self, tool: &str, input: Value) -> String {
@@ -122,7 +123,11 @@ async fn a_grant_is_for_one_call_and_its_paths() {
     world.file("proj/.env", "SECRET=1\n");
     symlink(world.base.join("evil"), world.base.join("proj/out")).unwrap();
 
-    let judged = world.workspace().judge("out/a.txt", Access::Read, PermissionMode::Auto);
+    let judged = {
+        let workspace = world.workspace();
+        let path = workspace.resolve("out/a.txt");
+        workspace.guard().judge(&path, Access::Read, PermissionMode::Auto, &Rules::none())
+    };
     assert_eq!((judged.decision.verdict, judged.path.as_ref()), (Verdict::Ask, Some(&file)));
     let grant = Grant::none().path(judged.path.unwrap(), Access::Read);
     let read = world.run("read", json!({"path": "out/a.txt"}), grant.clone()).await;

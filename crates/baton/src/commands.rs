@@ -11,3 +11,4 @@ pub mod guard;
 pub mod models;
 pub mod sandbox;
 pub mod trust;
+pub mod undo;

@@ -188,7 +188,8 @@ impl Setup {
         let permissions = self.permissions(mode, source.session(), clock.clone(), redactor.clone())?;
         let web = WebFetch::new(self.web.clone(), self.llm.network.ca_file.clone());
         let tools = Registry::builtin().with(Typed::new(web));
-        let executor = Executor::new(tools, Arc::new(self.workspace(&permissions, confinement, redactor)?));
+        let workspace = self.workspace(&permissions, confinement, redactor, source.session())?;
+        let executor = Executor::new(tools, Arc::new(workspace));
         let environment = Environment {
             cwd: self.cwd.display().to_string(),
             root: self.project.root.display().to_string(),
@@ -262,6 +263,7 @@ impl Setup {
         permissions: &Permissions,
         confinement: Option<Confinement>,
         redactor: Redactor,
+        session: &SessionId,
     ) -> Result<Workspace, Fault> {
         let root = &self.project.root;
         let unusable = |error: std::io::Error| {
@@ -273,7 +275,8 @@ impl Setup {
             .map_err(unusable)?
             .hide_env(self.llm.providers.key_names().chain(self.hidden.clone()))
             .with_vars(self.trust.vars(root))
-            .redact(redactor);
+            .redact(redactor)
+            .with_undo(&self.state_dir()?.join("undo"), session.as_str(), vec![self.places.state_dir.clone()]);
         Ok(match confinement {
             Some(confinement) => workspace.confine(confinement),
             None => workspace,

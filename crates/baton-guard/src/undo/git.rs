@@ -168,7 +168,8 @@ impl Mirror {
             if entry.0.is_none() || entry.0 != changed {
                 fs::create_dir_all(place.join(&dir))?;
                 let names = names_in(&objects.join(&dir));
-                for name in names.difference(&entry.1) {
+                let held = names_in(&place.join(&dir));
+                for name in names.difference(&held) {
                     hold_one(&objects.join(&dir).join(name), &place.join(&dir).join(name))?;
                 }
                 // A directory that changes right now can change again within the same tick of the clock.

@@ -26,8 +26,6 @@ const GIT_WRITES: [&str; 14] = [
 pub struct Named {
     /// Whether it changes nothing, so that nothing has to be kept.
     pub is_read_only: bool,
-    /// Whether it speaks of git, whose objects it then may delete.
-    pub is_git: bool,
     /// The files and directories that it names.
     pub targets: Vec<Target>,
     /// Which ignored files it is about to change without naming them.
@@ -59,7 +57,7 @@ pub enum Ignored {
 
 impl Named {
     /// Reads it out of a command that was looked at.
-    pub fn of(command: &str, analysis: &Analysis, scope: &Scope) -> Self {
+    pub fn of(analysis: &Analysis, scope: &Scope) -> Self {
         let is_read_only = analysis.findings.iter().all(|finding| finding.decision.verdict == Verdict::Allow);
         if is_read_only {
             return Self { is_read_only, ..Self::default() };
@@ -95,7 +93,7 @@ impl Named {
             }
         }
         let ignored = analysis.parts.iter().map(meant).max().unwrap_or_default();
-        Self { is_read_only, is_git: command.contains("git"), targets, ignored }
+        Self { is_read_only, targets, ignored }
     }
 }
 

@@ -53,7 +53,7 @@ fn state(path: &Path, metadata: &Metadata, blobs: &Blobs, room: &mut u64) -> io:
     if !kind.is_file() {
         return Ok(State::Other);
     }
-    if metadata.len() > FILE_BYTES_MAX.min(*room) {
+    if metadata.len() > FILE_BYTES_MAX.min(*room) || *room == 0 {
         let written = Some(Stamp::of(metadata).written());
         return Ok(State::File(FileState { hash: None, len: metadata.len(), mode, sense: None, written }));
     }
@@ -247,6 +247,7 @@ fn expanded(target: &Target) -> Vec<PathBuf> {
 /// Brings the manifest up to what is there after a command; what that has changed.
 pub(super) fn after(manifest: &mut Manifest, place: &Place, blobs: &Blobs) -> io::Result<Vec<Change>> {
     let mut survey = Survey::new(&place.roots, &place.own);
+    let ignored = std::mem::take(&mut survey.ignored);
     // A repository that is new is new with all its objects: they go with it.
     for repository in survey.repositories.clone() {
         if !manifest.seen.contains_key(&repository.dir) {
@@ -286,8 +287,29 @@ pub(super) fn after(manifest: &mut Manifest, place: &Place, blobs: &Blobs) -> io
         }
         manifest.learn(path, Seen::new(stamp, after, at));
     }
+    changes.extend(ignored_but_new(&ignored, &changes));
     changes.sort_by(|one, other| one.path.cmp(&other.path));
     Ok(changes)
+}
+
+/// What is ignored, and new all the same, since the directory that it is in is new. Its bytes are nothing that was there.
+fn ignored_but_new(ignored: &BTreeSet<PathBuf>, changes: &[Change]) -> Vec<Change> {
+    let is_new = |change: &&Change| change.before == State::Absent && matches!(change.after, State::Dir { .. });
+    let new_dirs: BTreeSet<&Path> = changes.iter().filter(is_new).map(|change| change.path.as_path()).collect();
+    let in_new = ignored.iter().filter(|path| path.parent().is_some_and(|dir| new_dirs.contains(dir)));
+    let mut waiting: Vec<PathBuf> = in_new.cloned().collect();
+    let mut found = Vec::new();
+    while let Some(path) = waiting.pop().filter(|_| found.len() < IGNORED_ENTRIES_MAX) {
+        let Ok(metadata) = path.symlink_metadata() else { continue };
+        if metadata.is_dir() {
+            waiting.extend(fs::read_dir(&path).into_iter().flatten().flatten().map(|entry| entry.path()));
+        }
+        // Without room for bytes, only their number is noted.
+        if let Ok(after) = state(&path, &metadata, &Blobs::new(PathBuf::new()), &mut 0) {
+            found.push(Change { path, before: State::Absent, after });
+        }
+    }
+    found
 }
 
 /// What has become of paths.

@@ -33,7 +33,7 @@ pub(super) fn restore(steps: &[Step], blobs: &Blobs) -> io::Result<Vec<PathBuf>>
                 done => absent(done).map_err(named)?,
             },
             Step::MakeDir(path) => {
-                above(path).and_then(|()| DirBuilder::new().mode(0o700).create(path)).map_err(named)?;
+                above(path).and_then(|()| make_dir(path)).map_err(named)?;
             }
             Step::Put(path, file) => above(path).and_then(|()| put(path, file, blobs)).map_err(named)?,
             Step::Link(path, to) => {
@@ -47,6 +47,14 @@ pub(super) fn restore(steps: &[Step], blobs: &Blobs) -> io::Result<Vec<PathBuf>>
         }
     }
     Ok(left)
+}
+
+/// Makes a directory, unless objects of git that were put back have made it already.
+fn make_dir(path: &Path) -> io::Result<()> {
+    match DirBuilder::new().mode(0o700).create(path) {
+        Err(_) if path.symlink_metadata().is_ok_and(|metadata| metadata.is_dir()) => Ok(()),
+        made => made,
+    }
 }
 
 /// What should go may be gone.

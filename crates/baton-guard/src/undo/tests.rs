@@ -50,7 +50,7 @@ impl Scene {
 
     fn named(&self, command: &str) -> Named {
         let scope = self.scope();
-        Named::of(command, &analyse(command, &scope), &scope)
+        Named::of(&analyse(command, &scope), &scope)
     }
 
     fn scope(&self) -> Scope {

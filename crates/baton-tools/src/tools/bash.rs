@@ -9,6 +9,7 @@ use baton_core::Access;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
+use crate::keep;
 use crate::process::{self, Ending, Finished, Limits};
 use crate::shape::in_words;
 use crate::{CallContext, Outcome, TypedTool, Workspace};
@@ -41,11 +42,15 @@ impl TypedTool for Bash {
         if let Some(seconds) = input.timeout_s {
             limits.idle = Duration::from_secs(seconds.clamp(1, TIMEOUT_S_MAX));
         }
-        let finished = process::run(&input.command, &cwd, &limits, cx)
-            .await
-            .map_err(|error| format!("the shell could not be started in {}: {error}", cwd.display()))?;
+        let kept = keep::before(&input.command, cx).await;
+        let ran = process::run(&input.command, &cwd, &limits, cx).await;
+        let kept = keep::after(kept, cx).await;
+        let finished =
+            ran.map_err(|error| format!("the shell could not be started in {}: {error}", cwd.display()))?;
         let gone = follow(finished.cwd.as_deref().unwrap_or(&cwd), &cx.workspace);
-        Ok(outcome(finished, &limits, gone))
+        let mut outcome = outcome(finished, &limits, gone);
+        kept.tell(&mut outcome);
+        Ok(outcome)
     }
 }
 

@@ -10,6 +10,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use tokio::time::Instant;
 
+use crate::keep;
 use crate::process::{Job, Phase, status_in_words};
 use crate::shape::{cut_line, in_words};
 use crate::spool::Kept;
@@ -99,12 +100,20 @@ impl TypedTool for BashBackground {
         let until = input.until()?;
         match input.asked()? {
             Asked::Start(command) => {
-                let (id, job) = background.start(command, input.keep.unwrap_or(false), cx).await?;
-                let missed = tokio::select! {
-                    missed = wait_for_start(&job, input.wait(), until) => missed,
-                    () = cx.cancel.cancelled() => None,
+                let kept = keep::before(command, cx).await;
+                let started = background.start(command, input.keep.unwrap_or(false), cx).await;
+                let missed = match &started {
+                    Ok((_, job)) => tokio::select! {
+                        missed = wait_for_start(job, input.wait(), until) => missed,
+                        () = cx.cancel.cancelled() => None,
+                    },
+                    Err(_) => None,
                 };
+                // What it changes later is not known to be its work, and is refused like that of others.
+                let kept = keep::after(kept, cx).await;
+                let (id, job) = started?;
                 let mut outcome = told(id, &job, missed, true);
+                kept.tell(&mut outcome);
                 outcome.is_error = matches!(job.log.phase(), Phase::Ended { status, .. } if !status.is_some_and(|status| status.success()));
                 Ok(outcome)
             }

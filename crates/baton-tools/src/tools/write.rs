@@ -68,7 +68,10 @@ fn write(input: &Input, cx: &CallContext) -> Result<Outcome, String> {
     if cancel.is_cancelled() {
         return Err("cancelled; nothing was written".to_owned());
     }
-    save(&spot, new).map_err(failed)?;
+    workspace.keep_files("write", std::iter::once(target))?;
+    let saved = save(&spot, new);
+    workspace.kept_files();
+    saved.map_err(failed)?;
     workspace.ledger().note(target, Stamp::of(new));
     workspace.snapshot().changed(target, Some(Stamp::of(new)));
     let lines = input.content.lines().count();

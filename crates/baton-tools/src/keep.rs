@@ -1,0 +1,130 @@
+//! Keeping for undo: what the tools are about to change is kept before, and what they changed is written down after.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use baton_guard::undo::{Named, Summary, Undo, bytes_in_words, path_text, what_cannot_be_restored};
+use baton_guard::{Analysis, Scope, analyse};
+
+use crate::{CallContext, Outcome, Workspace};
+
+/// How many files an outcome names.
+const NAMED_MAX: usize = 20;
+
+impl Workspace {
+    /// Keeps in `dir`, for this session, what its tools are about to change. Comes after all directories are added; what
+    /// lies in `own` is Baton's.
+    #[must_use]
+    pub fn with_undo(mut self, dir: &Path, session: &str, own: Vec<PathBuf>) -> Self {
+        let extra = self.dirs().filter(|dir| !dir.starts_with(self.root())).cloned();
+        let roots = [self.root().to_owned()].into_iter().chain(extra).collect();
+        let own = [own, vec![self.temp().to_owned()]].concat();
+        self.set_undo(Arc::new(Undo::new(dir, session, roots, own)));
+        self
+    }
+
+    /// From now on, what is changed belongs to another turn.
+    pub fn begin_turn(&self) {
+        self.forget_snapshot();
+        if let Some(undo) = self.undo() {
+            undo.begin_turn();
+        }
+    }
+
+    /// What a command could destroy beyond what an undo brings back, in words for the person who is asked about it.
+    pub async fn cannot_be_restored(&self, command: &str) -> Vec<String> {
+        let scope = self.scope();
+        let (analysis, named) = looked_at(command, &scope);
+        let Some(undo) = self.undo().filter(|_| !named.is_read_only).cloned() else { return Vec::new() };
+        let looked = {
+            let named = named.clone();
+            crate::blocking(move || undo.foresee(&named)).await
+        };
+        what_cannot_be_restored(&analysis, &named, &scope, &looked)
+    }
+
+    /// Keeps files that are about to be changed. What cannot be kept must not be changed.
+    pub(crate) fn keep_files<'a>(&self, tool: &str, targets: impl Iterator<Item = &'a Path>) -> Result<(), String> {
+        let Some(undo) = self.undo() else { return Ok(()) };
+        let targets: Vec<&Path> = targets.filter(|target| !target.starts_with(self.temp())).collect();
+        let Some(first) = targets.first() else { return Ok(()) };
+        let what = format!("{tool} {}", path_text::of(first));
+        undo.before_files(&what, &targets)
+            .map_err(|error| format!("nothing was changed: what is there could not be kept for undo: {error}"))
+    }
+
+    /// The files that were kept are as the tool leaves them. What cannot be written down now is found out later.
+    pub(crate) fn kept_files(&self) {
+        if let Some(undo) = self.undo() {
+            drop(undo.after());
+        }
+    }
+
+    fn scope(&self) -> Scope {
+        Scope { cwd: self.cwd(), ..self.guard().scope().clone() }
+    }
+}
+
+fn looked_at(command: &str, scope: &Scope) -> (Analysis, Named) {
+    let analysis = analyse(command, scope);
+    let named = Named::of(&analysis, scope);
+    (analysis, named)
+}
+
+/// What was kept for a command.
+pub(crate) enum Kept {
+    /// Nothing: it only reads, or there is no undo.
+    Nothing,
+    /// All but this.
+    Files(Summary),
+    /// Nothing, for this reason.
+    Failed(String),
+}
+
+/// Keeps what a command could change.
+pub(crate) async fn before(command: &str, cx: &CallContext) -> Kept {
+    let Some(undo) = cx.workspace.undo().cloned() else { return Kept::Nothing };
+    let (scope, command) = (cx.workspace.scope(), command.to_owned());
+    crate::blocking(move || {
+        let (_, named) = looked_at(&command, &scope);
+        if named.is_read_only {
+            return Kept::Nothing;
+        }
+        match undo.before_command(&command, &named) {
+            Ok(summary) => Kept::Files(summary),
+            Err(error) => Kept::Failed(error.to_string()),
+        }
+    })
+    .await
+}
+
+/// Writes down what the command has changed.
+pub(crate) async fn after(kept: Kept, cx: &CallContext) -> Kept {
+    let Some(undo) = cx.workspace.undo().cloned() else { return kept };
+    if !matches!(kept, Kept::Files(_)) {
+        return kept;
+    }
+    crate::blocking(move || match undo.after() {
+        Ok(_) => kept,
+        Err(error) => Kept::Failed(error.to_string()),
+    })
+    .await
+}
+
+impl Kept {
+    /// Tells surfaces what an undo would not bring back.
+    pub(crate) fn tell(&self, outcome: &mut Outcome) {
+        let not_kept: Vec<String> = match self {
+            Self::Nothing => Vec::new(),
+            Self::Failed(why) => vec![format!("all that it changed: {why}")],
+            Self::Files(summary) => {
+                let files = summary.ignored.iter().chain(&summary.large);
+                let shown = files.map(|(path, bytes)| format!("{} ({})", path_text::of(path), bytes_in_words(*bytes)));
+                shown.take(NAMED_MAX).collect()
+            }
+        };
+        if !not_kept.is_empty() {
+            outcome.meta.insert("not_kept".to_owned(), not_kept.into());
+        }
+    }
+}
