@@ -110,7 +110,8 @@ fn what_a_person_did_since_is_refused_and_nothing_is_done_by_half() {
     assert!(run.stderr.contains("--skip") && run.stderr.contains("--force"), "{run:?}");
     assert_eq!(Everything::of(&world.project()), refused);
 
-    let dry: Value = serde_json::from_str(&world.baton(&["undo", "--skip", "--dry-run", "--json"]).expect(0).stdout).unwrap();
+    let dry: Value =
+        serde_json::from_str(&world.baton(&["undo", "--skip", "--dry-run", "--json"]).expect(0).stdout).unwrap();
     assert_eq!(dry["left"][0]["why"], "it was changed since");
     assert_eq!(Everything::of(&world.project()), refused);
     world.baton(&["undo", "--skip"]).expect(0);
@@ -163,7 +164,8 @@ fn a_kill_loses_nothing() {
     let world = sample();
     let before = Everything::of(&world.project());
     let go = world.home().join("go");
-    let command = format!("rm -rf src .env; git stash clear; echo gone; until [ -e '{}' ]; do sleep 0.01; done", go.display());
+    let command =
+        format!("rm -rf src .env; git stash clear; echo gone; until [ -e '{}' ]; do sleep 0.01; done", go.display());
     let model = world.script(&script(&[&command]));
     let mut live = Live::start(world.command(&["exec", "-m", &model, "--json", "--permission-mode", "yolo", "go"]));
     live.until("tool.update");
@@ -188,7 +190,8 @@ fn a_kill_while_files_are_kept_changes_nothing() {
     let projects = world.home().join("projects");
     let has_begun = || {
         let dirs = std::fs::read_dir(&projects).into_iter().flatten().flatten();
-        dirs.map(|dir| dir.path().join("undo/blobs")).any(|blobs| std::fs::read_dir(blobs).is_ok_and(|blobs| blobs.count() > 20))
+        dirs.map(|dir| dir.path().join("undo/blobs"))
+            .any(|blobs| std::fs::read_dir(blobs).is_ok_and(|blobs| blobs.count() > 20))
     };
     while !has_begun() {
         std::thread::yield_now();

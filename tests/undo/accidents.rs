@@ -50,7 +50,7 @@ pub const GIT: &[&str] = &[
     "git commit -qam one && git commit -q --amend -m two\ngit reset -q --hard HEAD~1",
     "git commit -qam x && git merge -q -X theirs other -m merged",
     "git stash -q -u && git rebase -q other",
-    "git rm -rq --cached .",
+    "git rm -rfq --cached .",
     "git rm -rfq .",
     "git add -A",
     "git mv -f README OLD && git mv -f src/main.rs src/lib.rs",

@@ -98,7 +98,8 @@ impl Everything {
         let differs = |path: &&&PathBuf| self.files.get(**path) != before.files.get(**path);
         let shown = |path: &PathBuf| {
             let name = path.as_os_str().as_bytes().escape_ascii();
-            let shown = |what: Option<&String>| what.map_or("nothing".to_owned(), |what| what.chars().take(60).collect());
+            let shown =
+                |what: Option<&String>| what.map_or("nothing".to_owned(), |what| what.chars().take(60).collect());
             format!("{name}: was {}, is {}", shown(before.files.get(path)), shown(self.files.get(path)))
         };
         let mut all: Vec<String> = paths.iter().filter(differs).map(|path| shown(path)).collect();

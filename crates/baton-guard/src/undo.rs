@@ -121,9 +121,8 @@ impl Undo {
         let held = paths.into_iter().map(|path| Ok((record::look(&path, &blobs)?, path)));
         let held = held.map(|held: io::Result<_>| held.map(|(state, path)| (path, state)));
         let held: Vec<(PathBuf, State)> = held.collect::<io::Result<_>>()?;
-        let extent = Extent::Paths(
-            held.iter().map(|(path, state)| Held { path: path.clone(), state: state.clone() }).collect(),
-        );
+        let extent =
+            Extent::Paths(held.iter().map(|(path, state)| Held { path: path.clone(), state: state.clone() }).collect());
         let call = self.begin(&mut inner, what, extent, Vec::new())?;
         inner.running = Some(Running::Paths { call, held });
         Ok(())
@@ -225,7 +224,8 @@ impl Undo {
 
     /// Which manifests are about the same directories.
     fn manifest_end(&self) -> String {
-        let roots: Vec<u8> = self.place.roots.iter().flat_map(|root| [root.as_os_str().as_bytes(), b"\0"].concat()).collect();
+        let roots: Vec<u8> =
+            self.place.roots.iter().flat_map(|root| [root.as_os_str().as_bytes(), b"\0"].concat()).collect();
         format!(".{}", &Hash::of(&roots).to_string()[..16])
     }
 
@@ -238,7 +238,8 @@ impl Undo {
         let dir = self.dir.join("manifest");
         let end = self.manifest_end();
         let files = fs::read_dir(&dir)?.flatten().filter(|entry| entry.file_name().to_string_lossy().ends_with(&end));
-        let mut files: Vec<_> = files.filter_map(|entry| Some((entry.metadata().ok()?.modified().ok()?, entry.path()))).collect();
+        let mut files: Vec<_> =
+            files.filter_map(|entry| Some((entry.metadata().ok()?.modified().ok()?, entry.path()))).collect();
         files.sort();
         let newest = files.last().and_then(|(_, file)| Manifest::read(file, u64::MAX).ok());
         let mut manifest = newest.unwrap_or_default();

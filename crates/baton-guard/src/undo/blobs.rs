@@ -35,7 +35,8 @@ impl Blobs {
         let place = self.place(hash);
         let Ok(metadata) = place.metadata() else { return false };
         let is_old = metadata.modified().ok().and_then(|at| at.elapsed().ok()).is_some_and(|age| age > YOUNG / 2);
-        !is_old || File::options().append(true).open(&place).and_then(|file| file.set_modified(SystemTime::now())).is_ok()
+        !is_old
+            || File::options().append(true).open(&place).and_then(|file| file.set_modified(SystemTime::now())).is_ok()
     }
 
     fn temp(&self) -> io::Result<tempfile::NamedTempFile> {

@@ -183,7 +183,8 @@ impl Mirror {
 
     /// The names of objects that a repository has now.
     pub(super) fn list(objects: &Path) -> BTreeSet<PathBuf> {
-        let below = |dir: OsString| names_in(&objects.join(&dir)).into_iter().map(move |name| Path::new(&dir).join(name));
+        let below =
+            |dir: OsString| names_in(&objects.join(&dir)).into_iter().map(move |name| Path::new(&dir).join(name));
         dirs_of(objects).into_iter().flat_map(|(dir, _)| below(dir)).collect()
     }
 

@@ -198,7 +198,8 @@ impl History {
             return Err(Refusal::Running("of another undo".to_owned()));
         };
         let takes_back = undone.turns.clone();
-        let scope = Extent::Paths(held.iter().map(|(path, state)| Held { path: path.clone(), state: state.clone() }).collect());
+        let scope =
+            Extent::Paths(held.iter().map(|(path, state)| Held { path: path.clone(), state: state.clone() }).collect());
         log.begin(&Begin { call: 1, turn: 1, at, what, scope, takes_back })?;
         // Objects first: refs without them would be of no use.
         let mirror = Mirror::new(self.dir.join("objects"));
@@ -209,7 +210,13 @@ impl History {
         let done = done.and_then(|_: Vec<PathBuf>| restore::restore(&plan.steps, &blobs));
         // Also when it failed half-way: what was done can be taken back.
         let changes = record::compare(&held, &blobs);
-        let end = End { call: 1, at: Timestamp::now(), changes: changes.clone(), objects: BTreeMap::new(), is_found_later: false };
+        let end = End {
+            call: 1,
+            at: Timestamp::now(),
+            changes: changes.clone(),
+            objects: BTreeMap::new(),
+            is_found_later: false,
+        };
         log.end(end)?;
         let others = done?.into_iter().map(|dir| (path_text::of(&dir), "others have put something there".to_owned()));
         undone.left.extend(others);
@@ -295,7 +302,8 @@ fn found(dir: &Path, begin: &Begin) -> End {
             }
             let mirror = Mirror::new(dir.join("objects"));
             for objects in objects {
-                let missing = mirror.held(&objects.0).difference(&Mirror::list(&objects.0)).cloned().map(Text).collect();
+                let missing =
+                    mirror.held(&objects.0).difference(&Mirror::list(&objects.0)).cloned().map(Text).collect();
                 gone.insert(path_text::of(&objects.0), missing);
             }
         }

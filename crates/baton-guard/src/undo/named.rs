@@ -12,13 +12,38 @@ use crate::path::{Place, Scope, shown};
 
 /// Programs that delete whole directories.
 const DELETERS: [&str; 14] = [
-    "rm", "rmdir", "unlink", "shred", "srm", "trash", "trash-put", "rimraf", "del", "wipe", "find", "fd", "fdfind", "rsync",
+    "rm",
+    "rmdir",
+    "unlink",
+    "shred",
+    "srm",
+    "trash",
+    "trash-put",
+    "rimraf",
+    "del",
+    "wipe",
+    "find",
+    "fd",
+    "fdfind",
+    "rsync",
 ];
 
 /// What git does to working files without regard to those it ignores: it takes them for worthless.
 const GIT_WRITES: [&str; 14] = [
-    "checkout", "switch", "reset", "restore", "merge", "rebase", "pull", "stash", "read-tree", "am", "apply",
-    "cherry-pick", "revert", "checkout-index",
+    "checkout",
+    "switch",
+    "reset",
+    "restore",
+    "merge",
+    "rebase",
+    "pull",
+    "stash",
+    "read-tree",
+    "am",
+    "apply",
+    "cherry-pick",
+    "revert",
+    "checkout-index",
 ];
 
 /// What has to be kept before a command runs.
@@ -83,14 +108,6 @@ impl Named {
                 add(used.path.parent().unwrap_or(&used.path).to_owned(), used.glob, true);
             }
             add(used.path.clone(), used.glob, is_deleted);
-            if used.access == Access::Write && !is_deleted {
-                // What is copied or moved into a directory takes its name along.
-                for word in analysis.parts.iter().flat_map(|part| part.words.iter().skip(1)) {
-                    if let Some(name) = Path::new(word).file_name().filter(|_| !word.starts_with('-')) {
-                        add(used.path.join(name), used.glob, false);
-                    }
-                }
-            }
         }
         let ignored = analysis.parts.iter().map(meant).max().unwrap_or_default();
         Self { is_read_only, targets, ignored }
@@ -146,12 +163,7 @@ pub struct Summary {
 }
 
 /// What a command could destroy beyond what an undo brings back, in words for the person who is asked about it.
-pub fn what_cannot_be_restored(
-    analysis: &Analysis,
-    named: &Named,
-    scope: &Scope,
-    summary: &Summary,
-) -> Vec<String> {
+pub fn what_cannot_be_restored(analysis: &Analysis, named: &Named, scope: &Scope, summary: &Summary) -> Vec<String> {
     if named.is_read_only {
         return Vec::new();
     }

@@ -26,7 +26,9 @@ pub(super) struct Place {
 pub(super) fn look(path: &Path, blobs: &Blobs) -> io::Result<State> {
     match there(path) {
         Ok(metadata) => state(path, &metadata, blobs, &mut u64::MAX.clone()),
-        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => Ok(State::Absent),
+        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
+            Ok(State::Absent)
+        }
         Err(error) => Err(error),
     }
 }
@@ -136,9 +138,10 @@ pub(super) fn foresee(place: &Place, named: &Named) -> Summary {
     add_named(&mut survey, named, &mut summary);
     let paths: Vec<PathBuf> = named.targets.iter().flat_map(expanded).collect();
     let is_named = |path: &Path| paths.iter().any(|named| path.starts_with(named));
-    let large = survey.found.iter().filter(|(path, metadata)| {
-        metadata.is_file() && metadata.len() > FILE_BYTES_MAX && is_named(path)
-    });
+    let large = survey
+        .found
+        .iter()
+        .filter(|(path, metadata)| metadata.is_file() && metadata.len() > FILE_BYTES_MAX && is_named(path));
     summary.large = large.map(|(path, metadata)| (path.clone(), metadata.len())).collect();
     summary.large.sort();
     summary
@@ -174,10 +177,15 @@ fn add_named(survey: &mut Survey, named: &Named, summary: &mut Summary) -> Vec<P
         for path in expanded(target) {
             match path.symlink_metadata() {
                 Ok(_) => *wanted.entry(path).or_default() |= target.is_deleted,
-                Err(_) if !target.is_glob => absent.push(path),
-                Err(_) => {}
+                Err(_) => absent.push(path),
             }
         }
+    }
+    // What is copied or moved into a directory takes its name along.
+    for dir in wanted.keys().filter(|path| path.is_dir()) {
+        let names =
+            wanted.iter().filter(|(path, _)| path.parent() != Some(dir)).filter_map(|(path, _)| path.file_name());
+        absent.extend(names.map(|name| dir.join(name)).filter(|path| path.symlink_metadata().is_err()));
     }
     for path in survey.ignored.iter().filter(|_| named.ignored > Ignored::None) {
         let is_dir = path.symlink_metadata().is_ok_and(|metadata| metadata.is_dir());
@@ -190,7 +198,9 @@ fn add_named(survey: &mut Survey, named: &Named, summary: &mut Summary) -> Vec<P
     for (path, is_deleted) in wanted {
         let is_ignored = survey.ignored.iter().any(|ignored| path.starts_with(ignored));
         if is_deleted && !is_ignored {
-            pieces.extend(survey.ignored.iter().filter(|ignored| ignored.starts_with(&path)).map(|path| (path.clone(), true)));
+            pieces.extend(
+                survey.ignored.iter().filter(|ignored| ignored.starts_with(&path)).map(|path| (path.clone(), true)),
+            );
         }
         if !survey.found.contains_key(&path) {
             *pieces.entry(path).or_default() |= is_deleted;
@@ -220,14 +230,15 @@ fn add_named(survey: &mut Survey, named: &Named, summary: &mut Summary) -> Vec<P
             summary.ignored.push((path, bytes));
         }
     }
-    absent.retain(|path| survey.ignored.iter().all(|ignored| path != ignored));
     absent
 }
 
 /// The paths that a target stands for.
 fn expanded(target: &Target) -> Vec<PathBuf> {
     const PATHS_MAX: usize = 10_000;
-    if !target.is_glob {
+    // A variable can hold wildcards that are only seen for what they are when it is used.
+    let is_glob = target.is_glob || target.path.as_os_str().as_encoded_bytes().contains(&b'*');
+    if !is_glob {
         return vec![target.path.clone()];
     }
     let mut paths = vec![PathBuf::new()];
@@ -254,6 +265,13 @@ pub(super) fn after(manifest: &mut Manifest, place: &Place, blobs: &Blobs) -> io
             survey.add_objects(&repository.dir);
         }
     }
+    // Of repositories that were there before, although they may not look like it any more.
+    let has_head = |dir: &&PathBuf| manifest.seen.contains_key(&dir.with_file_name("HEAD"));
+    let objects: Vec<PathBuf> =
+        manifest.seen.keys().filter(|path| path.ends_with("objects")).filter(has_head).cloned().collect();
+    let is_object = |path: &Path| {
+        objects.iter().any(|dir| path != dir && path.starts_with(dir) && !path.starts_with(dir.join("info")))
+    };
     let (mut changes, mut room) = (Vec::new(), SNAPSHOT_BYTES_MAX);
     let known: Vec<PathBuf> = manifest.seen.keys().cloned().collect();
     for path in known {
@@ -276,7 +294,10 @@ pub(super) fn after(manifest: &mut Manifest, place: &Place, blobs: &Blobs) -> io
     for (path, metadata) in survey.found {
         let stamp = Stamp::of(&metadata);
         let known = manifest.seen.get(&path);
-        if known.is_some_and(|seen| seen.holds(stamp)) || known.is_none() && was_skipped(manifest, &path) {
+        if known.is_some_and(|seen| seen.holds(stamp)) {
+            continue;
+        }
+        if known.is_none() && (was_skipped(manifest, &path) || is_object(&path)) {
             continue;
         }
         let at = now();
@@ -296,13 +317,20 @@ pub(super) fn after(manifest: &mut Manifest, place: &Place, blobs: &Blobs) -> io
 fn ignored_but_new(ignored: &BTreeSet<PathBuf>, changes: &[Change]) -> Vec<Change> {
     let is_new = |change: &&Change| change.before == State::Absent && matches!(change.after, State::Dir { .. });
     let new_dirs: BTreeSet<&Path> = changes.iter().filter(is_new).map(|change| change.path.as_path()).collect();
-    let in_new = ignored.iter().filter(|path| path.parent().is_some_and(|dir| new_dirs.contains(dir)));
-    let mut waiting: Vec<PathBuf> = in_new.cloned().collect();
+    let below = |dir: &Path| fs::read_dir(dir).into_iter().flatten().flatten().map(|entry| entry.path());
+    let mut waiting: Vec<PathBuf> = Vec::new();
+    for path in ignored {
+        if new_dirs.contains(path.as_path()) {
+            waiting.extend(below(path));
+        } else if path.parent().is_some_and(|dir| new_dirs.contains(dir)) {
+            waiting.push(path.clone());
+        }
+    }
     let mut found = Vec::new();
     while let Some(path) = waiting.pop().filter(|_| found.len() < IGNORED_ENTRIES_MAX) {
         let Ok(metadata) = path.symlink_metadata() else { continue };
         if metadata.is_dir() {
-            waiting.extend(fs::read_dir(&path).into_iter().flatten().flatten().map(|entry| entry.path()));
+            waiting.extend(below(&path));
         }
         // Without room for bytes, only their number is noted.
         if let Ok(after) = state(&path, &metadata, &Blobs::new(PathBuf::new()), &mut 0) {

@@ -1,7 +1,7 @@
 //! Restoring: carries out the steps of a plan. It writes nothing through a link.
 
-use std::fs::{self, DirBuilder, File, Permissions};
-use std::io::{self, Write};
+use std::fs::{self, DirBuilder, Permissions};
+use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt, fchown, symlink};
 use std::path::{Path, PathBuf};
 
@@ -75,20 +75,10 @@ fn above(path: &Path) -> io::Result<()> {
     Err(io::Error::other("a directory above it is a link now"))
 }
 
+/// Puts a file in place by a new name, also where the old one has other names: those may be of another file by now.
 fn put(path: &Path, file: &FileState, blobs: &Blobs) -> io::Result<()> {
     let hash: Hash = file.hash.ok_or_else(|| io::Error::other("its bytes are not kept"))?;
     let old = path.symlink_metadata().ok().filter(fs::Metadata::is_file);
-    // A new name would cut the other names of the file off.
-    if let Some(old) = old.as_ref().filter(|old| old.nlink() > 1) {
-        let mut bytes = Vec::with_capacity(usize::try_from(file.len).unwrap_or(0));
-        blobs.copy_to(hash, &mut bytes)?;
-        if old.permissions().mode() & 0o200 == 0 {
-            fs::set_permissions(path, Permissions::from_mode(0o600))?;
-        }
-        let mut there = File::options().write(true).truncate(true).open(path)?;
-        there.write_all(&bytes)?;
-        return there.set_permissions(Permissions::from_mode(file.mode));
-    }
     let dir = path.parent().ok_or_else(|| io::Error::other("it has no directory"))?;
     let mut temp = tempfile::Builder::new().prefix(".baton-").tempfile_in(dir)?;
     blobs.copy_to(hash, &mut temp)?;

@@ -56,8 +56,7 @@ impl Rules {
         if let Some(top) = top {
             let exclude = git::repository(top).map(|repository| repository.dir.join("info/exclude"));
             rules = Self::build(GitignoreBuilder::new(top), exclude.as_slice(), Some(rules));
-            let mut above: Vec<&Path> =
-                dir.ancestors().skip(1).take_while(|above| above.starts_with(top)).collect();
+            let mut above: Vec<&Path> = dir.ancestors().skip(1).take_while(|above| above.starts_with(top)).collect();
             above.reverse();
             for dir in above {
                 rules = Self::below(&rules, dir);

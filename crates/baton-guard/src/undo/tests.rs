@@ -66,7 +66,8 @@ impl Scene {
     }
 
     fn shell(&self, command: &str) {
-        let output = std::process::Command::new("bash").args(["-c", command]).current_dir(self.root()).output().unwrap();
+        let output =
+            std::process::Command::new("bash").args(["-c", command]).current_dir(self.root()).output().unwrap();
         assert!(output.status.success(), "{command}: {}", String::from_utf8_lossy(&output.stderr));
     }
 
@@ -89,7 +90,10 @@ fn a_command_is_taken_back_and_that_as_well() {
     assert_eq!(scene.read("a").as_deref(), Some("3\n"));
     let undone = scene.undo(&Which::Last, PLAIN).unwrap();
     assert_eq!(undone.left, []);
-    assert_eq!((scene.read("a"), scene.read("d/b"), scene.read("link")), (Some("1".into()), Some("2".into()), Some("2".into())));
+    assert_eq!(
+        (scene.read("a"), scene.read("d/b"), scene.read("link")),
+        (Some("1".into()), Some("2".into()), Some("2".into()))
+    );
     assert!(scene.root().join("empty").is_dir() && !scene.root().join("n").exists());
     assert_eq!(scene.root().join("a").metadata().unwrap().permissions().mode() & 0o777, 0o751);
     assert!(matches!(scene.undo(&Which::Last, PLAIN), Err(Refusal::Nothing)));
@@ -229,7 +233,8 @@ fn a_command_that_only_reads_is_known() {
     let context = Context { scope: scene.scope(), sandboxed: false };
     for command in ["ls", "git log | head", "grep -rn x .", "cat a; wc -l b"] {
         assert!(scene.named(command).is_read_only, "{command}");
-        let decision = evaluate_command(&analyse(command, &scene.scope()), PermissionMode::Ask, &Rules::none(), &context);
+        let decision =
+            evaluate_command(&analyse(command, &scene.scope()), PermissionMode::Ask, &Rules::none(), &context);
         assert_eq!(decision.rule, "command.read-only");
     }
     for command in ["rm a", "make", "ls > a", "git stash", "python x.py", "$X", "sed -i s/a/b/ f"] {

@@ -45,8 +45,7 @@ impl TypedTool for Bash {
         let kept = keep::before(&input.command, cx).await;
         let ran = process::run(&input.command, &cwd, &limits, cx).await;
         let kept = keep::after(kept, cx).await;
-        let finished =
-            ran.map_err(|error| format!("the shell could not be started in {}: {error}", cwd.display()))?;
+        let finished = ran.map_err(|error| format!("the shell could not be started in {}: {error}", cwd.display()))?;
         let gone = follow(finished.cwd.as_deref().unwrap_or(&cwd), &cx.workspace);
         let mut outcome = outcome(finished, &limits, gone);
         kept.tell(&mut outcome);

@@ -21,8 +21,9 @@ become exactly what they were. Files that you have changed since are refused, an
 at all: --skip leaves them alone, --force takes them back as well. Nothing is lost by it: an undo keeps
 what it finds, and --redo brings that back.
 
-Ignored files are only kept where a command names them to delete or overwrite them; what a background
-process changes after its start counts as changed by somebody else.
+What changes while a command runs counts as its work; what a background process changes after its start
+counts as changed by somebody else. Ignored files are only kept where a command names them to delete or
+overwrite them.
 
 Examples:
   baton undo --dry-run      what would be done
@@ -150,7 +151,8 @@ fn line(change: &Change, root: &Path, words: [&str; 3]) -> String {
 fn done(undone: &Undone, root: &Path, args: &Args) -> Output {
     let names: Vec<String> = undone.turns.iter().map(name).collect();
     if args.json {
-        let changes = undone.changes.iter().map(|change| json!({ "path": path_text::of(&change.path), "done": change.word() }));
+        let changes =
+            undone.changes.iter().map(|change| json!({ "path": path_text::of(&change.path), "done": change.word() }));
         let left = undone.left.iter().map(|(path, why)| json!({ "path": path, "why": why }));
         return Output::Json(json!({
             "turns": names,
@@ -179,7 +181,8 @@ fn done(undone: &Undone, root: &Path, args: &Args) -> Output {
 
 fn refused(plan: &Plan, root: &Path, json: bool) -> Output {
     if json {
-        let conflicts = plan.conflicts.iter().map(|(path, why)| json!({ "path": path_text::of(path), "why": why.to_string() }));
+        let conflicts =
+            plan.conflicts.iter().map(|(path, why)| json!({ "path": path_text::of(path), "why": why.to_string() }));
         return Output::Json(json!({ "changes": [], "conflicts": conflicts.collect::<Vec<_>>() }));
     }
     Output::Text(plan.conflicts.iter().map(|(path, why)| format!("  refused {}: {why}\n", shown(path, root))).collect())
@@ -214,7 +217,8 @@ fn list(history: &History, root: &Path, json: bool) -> Output {
         let names: Vec<_> = paths.iter().take(4).map(|path| shown(path, root)).collect();
         let more = if paths.len() > 4 { format!(" and {} more", paths.len() - 4) } else { String::new() };
         let state = Some(state(turn)).filter(|state| !state.is_empty()).map(|state| format!("  [{state}]"));
-        text += &format!("{:.0}  {}{}  {}{more}\n", turn.at, name(&turn.id), state.unwrap_or_default(), names.join(", "));
+        text +=
+            &format!("{:.0}  {}{}  {}{more}\n", turn.at, name(&turn.id), state.unwrap_or_default(), names.join(", "));
         text.extend(turn.calls.iter().map(|call| format!("    {}\n", call.escape_debug())));
     }
     Output::Text(text)

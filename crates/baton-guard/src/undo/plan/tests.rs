@@ -35,7 +35,11 @@ fn set(disk: &mut Disk, path: &Path, state: State) {
     if !matches!((disk.get(path), &state), (Some(State::Dir { .. }), State::Dir { .. })) {
         disk.retain(|below, _| below == path || !below.starts_with(path));
     }
-    if state == State::Absent { disk.remove(path) } else { disk.insert(path.to_owned(), state) };
+    if state == State::Absent {
+        disk.remove(path)
+    } else {
+        disk.insert(path.to_owned(), state)
+    };
 }
 
 fn difference(before: &Disk, after: &Disk) -> Vec<Change> {
