@@ -7,7 +7,7 @@ use rustix::process::Signal;
 use serde_json::{Value, json};
 
 use crate::support::{Live, Run, World};
-use sample::{Everything, fill, shell};
+use sample::{Everything, fill, lost_objects, shell};
 
 /// A script that runs commands, one after another.
 fn script(commands: &[&str]) -> String {
@@ -38,11 +38,14 @@ fn loss(accident: &str) -> Option<String> {
     let before = Everything::of(&world.project());
     let run = exec(&world, &script(&accident.lines().collect::<Vec<_>>()));
     let outputs = run.outputs().join("\n");
-    if Everything::of(&world.project()).differences(&before).is_empty() {
+    if Everything::of(&world.project()).differences(&before).is_empty() && lost_objects(&world.project()).is_empty() {
         return Some(format!("{accident}: nothing happened: {outputs}"));
     }
     let undo = world.baton(&["undo", "--session"]);
-    let lost = Everything::of(&world.project()).differences(&before);
+    let mut lost = Everything::of(&world.project()).differences(&before);
+    if lost.is_empty() {
+        lost.extend(lost_objects(&world.project()).iter().map(|object| format!("the object {object} is lost")));
+    }
     let is_whole = lost.is_empty() && undo.code == 0;
     let shown = lost.iter().take(20).map(String::as_str).collect::<Vec<_>>().join("\n");
     (!is_whole).then(|| format!("{accident}\n{outputs}\n{}\n{} differ:\n{shown}", undo.stderr, lost.len()))
@@ -118,7 +121,7 @@ fn what_a_person_did_since_is_refused_and_nothing_is_done_by_half() {
     let skipped = Everything::of(&world.project()).differences(&before);
     assert!(skipped.len() == 1 && skipped[0].starts_with("README: "), "{skipped:?}");
     world.baton(&["undo", "--redo"]).expect(0);
-    assert_eq!(Everything::of(&world.project()).files, refused.files);
+    assert_eq!(Everything::of(&world.project()), refused);
     world.baton(&["undo", "--force"]).expect(0);
     assert_eq!(Everything::of(&world.project()).differences(&before), [""; 0]);
     world.baton(&["undo", "--redo"]).expect(0);

@@ -36,17 +36,34 @@ mkdir -p vendor/lib; cd vendor/lib; git init -q; echo v > v.txt; git add .
 git -c user.name=a -c user.email=a@b commit -qm vendored; echo w > w.txt
 "#;
 
-/// Fills an empty project.
-pub fn fill(project: &Path) {
-    static SAMPLE: OnceLock<TempDir> = OnceLock::new();
-    let sample = SAMPLE.get_or_init(|| {
+/// The sample, and the names of all objects that git has in it.
+fn sample() -> &'static (TempDir, Vec<String>) {
+    static SAMPLE: OnceLock<(TempDir, Vec<String>)> = OnceLock::new();
+    SAMPLE.get_or_init(|| {
         let dir = tempfile::tempdir().unwrap();
         shell(MAKE, dir.path());
-        dir
-    });
+        let objects = objects(dir.path());
+        (dir, objects)
+    })
+}
+
+fn objects(project: &Path) -> Vec<String> {
+    let list = "for repository in . vendor/lib; do
+                    git -C $repository cat-file --batch-all-objects --batch-check='%(objectname)' || true; done";
+    shell(list, project).lines().map(str::to_owned).collect()
+}
+
+/// Fills an empty project.
+pub fn fill(project: &Path) {
     fs::remove_dir_all(project).unwrap();
-    let copied = Command::new("cp").arg("-a").arg(sample.path()).arg(project).status().unwrap();
+    let copied = Command::new("cp").arg("-a").arg(sample().0.path()).arg(project).status().unwrap();
     assert!(copied.success());
+}
+
+/// The objects that the sample has and the project has not. More than it had do no harm.
+pub fn lost_objects(project: &Path) -> Vec<String> {
+    let now = objects(project);
+    sample().1.iter().filter(|object| !now.contains(object)).cloned().collect()
 }
 
 pub fn shell(script: &str, dir: &Path) -> String {
@@ -57,12 +74,9 @@ pub fn shell(script: &str, dir: &Path) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// All that there is, byte for byte, but the objects of git, of which only the names count.
+/// All that there is, byte for byte, but the objects of git.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Everything {
-    pub files: BTreeMap<PathBuf, String>,
-    pub objects: Vec<String>,
-}
+pub struct Everything(BTreeMap<PathBuf, String>);
 
 impl Everything {
     pub fn of(project: &Path) -> Self {
@@ -87,25 +101,19 @@ impl Everything {
                 files.insert(path.strip_prefix(project).unwrap().to_owned(), what);
             }
         }
-        let list = "git -C REPO cat-file --batch-all-objects --batch-check='%(objectname)' 2>/dev/null || true";
-        let objects = [".", "vendor/lib"].map(|repository| shell(&list.replace("REPO", repository), project));
-        Self { files, objects: objects.concat().lines().map(str::to_owned).collect() }
+        Self(files)
     }
 
     /// What differs from an earlier moment.
     pub fn differences(&self, before: &Self) -> Vec<String> {
-        let paths: std::collections::BTreeSet<_> = self.files.keys().chain(before.files.keys()).collect();
-        let differs = |path: &&&PathBuf| self.files.get(**path) != before.files.get(**path);
+        let paths: std::collections::BTreeSet<_> = self.0.keys().chain(before.0.keys()).collect();
+        let differs = |path: &&&PathBuf| self.0.get(**path) != before.0.get(**path);
         let shown = |path: &PathBuf| {
             let name = path.as_os_str().as_bytes().escape_ascii();
             let shown =
                 |what: Option<&String>| what.map_or("nothing".to_owned(), |what| what.chars().take(60).collect());
-            format!("{name}: was {}, is {}", shown(before.files.get(path)), shown(self.files.get(path)))
+            format!("{name}: was {}, is {}", shown(before.0.get(path)), shown(self.0.get(path)))
         };
-        let mut all: Vec<String> = paths.iter().filter(differs).map(|path| shown(path)).collect();
-        // More objects than before do no harm; fewer do.
-        let lost = before.objects.iter().filter(|object| !self.objects.contains(object));
-        all.extend(lost.map(|object| format!("the object {object} is lost")));
-        all
+        paths.iter().filter(differs).map(|path| shown(path)).collect()
     }
 }

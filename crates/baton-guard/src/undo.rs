@@ -123,7 +123,7 @@ impl Undo {
         let held: Vec<(PathBuf, State)> = held.collect::<io::Result<_>>()?;
         let extent =
             Extent::Paths(held.iter().map(|(path, state)| Held { path: path.clone(), state: state.clone() }).collect());
-        let call = self.begin(&mut inner, what, extent, Vec::new())?;
+        let call = inner.begin(what, extent)?;
         inner.running = Some(Running::Paths { call, held });
         Ok(())
     }
@@ -153,7 +153,7 @@ impl Undo {
             len,
             objects: objects.keys().cloned().map(Text).collect(),
         };
-        let call = self.begin(inner, command, extent, Vec::new())?;
+        let call = inner.begin(command, extent)?;
         inner.running = Some(Running::Trees { call, objects });
         Ok(snapshot.summary)
     }
@@ -192,16 +192,6 @@ impl Undo {
         Ok(())
     }
 
-    fn begin(&self, inner: &mut Inner, what: &str, scope: Extent, takes_back: Vec<TurnId>) -> io::Result<u32> {
-        let Some(opened) = inner.opened.as_mut() else { return Err(io::Error::other("the log is not open")) };
-        inner.calls += 1;
-        let what = &what[..what.floor_char_boundary(WHAT_MAX)];
-        let turn = opened.turns_before + inner.turn.max(1);
-        let (call, at, what) = (inner.calls, Timestamp::now(), what.to_owned());
-        opened.log.begin(&Begin { call, turn, at, what, scope, takes_back })?;
-        Ok(call)
-    }
-
     fn finish(&self, inner: &mut Inner) -> io::Result<usize> {
         let Some(running) = inner.running.take() else { return Ok(0) };
         let blobs = Blobs::new(self.dir.join("blobs"));
@@ -209,7 +199,7 @@ impl Undo {
             Running::Paths { call, held } => (call, record::compare(&held, &blobs), BTreeMap::new()),
             Running::Trees { call, objects } => {
                 let Some(manifest) = inner.manifest.as_mut() else { return Ok(0) };
-                let changes = record::after(manifest, &self.place, &blobs)?;
+                let changes = record::after(manifest, &self.place, &blobs);
                 manifest.flush()?;
                 (call, changes, gone(&objects))
             }
@@ -253,6 +243,19 @@ impl Undo {
             }
         }
         Ok(manifest)
+    }
+}
+
+impl Inner {
+    /// Writes a call's first line; the number of the call.
+    fn begin(&mut self, what: &str, scope: Extent) -> io::Result<u32> {
+        let Some(opened) = self.opened.as_mut() else { return Err(io::Error::other("the log is not open")) };
+        self.calls += 1;
+        let what = &what[..what.floor_char_boundary(WHAT_MAX)];
+        let turn = opened.turns_before + self.turn.max(1);
+        let (call, at, what) = (self.calls, Timestamp::now(), what.to_owned());
+        opened.log.begin(&Begin { call, turn, at, what, scope, takes_back: Vec::new() })?;
+        Ok(call)
     }
 }
 

@@ -298,7 +298,7 @@ fn found(dir: &Path, begin: &Begin) -> End {
             let place = Place { roots: paths(roots), own: paths(own) };
             // Without it, nothing can be said, and nothing can be taken back.
             if let Ok(mut manifest) = Manifest::read(&dir.join("manifest").join(manifest), *len) {
-                changes = record::after(&mut manifest, &place, &blobs).unwrap_or_default();
+                changes = record::after(&mut manifest, &place, &blobs);
             }
             let mirror = Mirror::new(dir.join("objects"));
             for objects in objects {

@@ -87,7 +87,7 @@ impl Named {
         if is_read_only {
             return Self { is_read_only, ..Self::default() };
         }
-        let deletes = analysis.parts.iter().any(|part| is_deleter(part));
+        let deletes = analysis.parts.iter().any(is_deleter);
         let moved: Vec<&str> = analysis.parts.iter().flat_map(moved).collect();
         let mut targets: Vec<Target> = Vec::new();
         let mut add = |path: PathBuf, is_glob: bool, is_deleted: bool| {

@@ -187,7 +187,7 @@ fn refusal(span: &Span, now: &State) -> Option<Why> {
 }
 
 fn steps(wanted: &BTreeMap<&Path, (State, &State)>) -> Vec<Step> {
-    let (mut remove, mut remove_dirs, mut dirs, mut fill, mut modes) = (vec![], vec![], vec![], vec![], vec![]);
+    let (mut remove, mut remove_dirs, mut make, mut fill, mut modes) = (vec![], vec![], vec![], vec![], vec![]);
     for (path, (now, to)) in wanted {
         let path = || (*path).to_owned();
         let stays = matches!((now, to), (State::Dir { .. }, State::Dir { .. }) | (State::File(_), State::File(_)));
@@ -198,11 +198,11 @@ fn steps(wanted: &BTreeMap<&Path, (State, &State)>) -> Vec<Step> {
         }
         match to {
             State::Absent | State::Other => {}
-            State::File(file) => fill.push(Step::Put(path(), file.clone())),
+            State::File(held) => fill.push(Step::Put(path(), held.clone())),
             State::Link { to } => fill.push(Step::Link(path(), to.clone())),
             State::Dir { mode } => {
                 if !stays {
-                    dirs.push(Step::MakeDir(path()));
+                    make.push(Step::MakeDir(path()));
                 }
                 modes.push(Step::Mode(path(), *mode));
             }
@@ -211,7 +211,7 @@ fn steps(wanted: &BTreeMap<&Path, (State, &State)>) -> Vec<Step> {
     // A path comes before what is below it, so the reverse empties directories before they go.
     remove_dirs.reverse();
     modes.reverse();
-    [remove, remove_dirs, dirs, fill, modes].concat()
+    [remove, remove_dirs, make, fill, modes].concat()
 }
 
 #[cfg(test)]

@@ -15,6 +15,9 @@ use super::survey::{Limits, Survey, size};
 use super::{FILE_BYTES_MAX, IGNORED_BYTES_MAX, IGNORED_ENTRIES_MAX, SNAPSHOT_BYTES_MAX};
 use crate::path::wildcard;
 
+/// How many directories are taken for places that something is copied or moved to.
+const DESTINATIONS_MAX: usize = 16;
+
 /// Where is looked, and where not.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Place {
@@ -26,11 +29,13 @@ pub(super) struct Place {
 pub(super) fn look(path: &Path, blobs: &Blobs) -> io::Result<State> {
     match there(path) {
         Ok(metadata) => state(path, &metadata, blobs, &mut u64::MAX.clone()),
-        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
-            Ok(State::Absent)
-        }
+        Err(error) if is_absent(&error) => Ok(State::Absent),
         Err(error) => Err(error),
     }
+}
+
+fn is_absent(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
 }
 
 /// What is known about a path without reading it. What is only there by a link above it is not there: it is elsewhere.
@@ -181,11 +186,11 @@ fn add_named(survey: &mut Survey, named: &Named, summary: &mut Summary) -> Vec<P
             }
         }
     }
-    // What is copied or moved into a directory takes its name along.
-    for dir in wanted.keys().filter(|path| path.is_dir()) {
-        let names =
-            wanted.iter().filter(|(path, _)| path.parent() != Some(dir)).filter_map(|(path, _)| path.file_name());
-        absent.extend(names.map(|name| dir.join(name)).filter(|path| path.symlink_metadata().is_err()));
+    // What is copied or moved into a directory takes its name along. Where to is said by one of the last words.
+    let last = named.targets.iter().rev().map(|target| &target.path).take(DESTINATIONS_MAX);
+    for dir in last.filter(|path| path.is_dir()) {
+        let others = wanted.keys().filter(|path| path.parent() != Some(dir)).filter_map(|path| path.file_name());
+        absent.extend(others.map(|name| dir.join(name)).filter(|path| path.symlink_metadata().is_err()));
     }
     for path in survey.ignored.iter().filter(|_| named.ignored > Ignored::None) {
         let is_dir = path.symlink_metadata().is_ok_and(|metadata| metadata.is_dir());
@@ -245,7 +250,9 @@ fn expanded(target: &Target) -> Vec<PathBuf> {
     for part in target.path.components() {
         let name = part.as_os_str().to_string_lossy();
         if !name.contains(['*', '?', '[']) {
-            paths.iter_mut().for_each(|path| path.push(part));
+            for path in &mut paths {
+                path.push(part);
+            }
             continue;
         }
         let below = |dir: &PathBuf| fs::read_dir(dir).into_iter().flatten().flatten().map(|entry| entry.path());
@@ -256,7 +263,7 @@ fn expanded(target: &Target) -> Vec<PathBuf> {
 }
 
 /// Brings the manifest up to what is there after a command; what that has changed.
-pub(super) fn after(manifest: &mut Manifest, place: &Place, blobs: &Blobs) -> io::Result<Vec<Change>> {
+pub(super) fn after(manifest: &mut Manifest, place: &Place, blobs: &Blobs) -> Vec<Change> {
     let mut survey = Survey::new(&place.roots, &place.own);
     let ignored = std::mem::take(&mut survey.ignored);
     // A repository that is new is new with all its objects: they go with it.
@@ -281,12 +288,14 @@ pub(super) fn after(manifest: &mut Manifest, place: &Place, blobs: &Blobs) -> io
         match there(&path) {
             // Ignored by now, but known: it is looked at with the others.
             Ok(metadata) => drop(survey.found.insert(path, metadata)),
+            // A directory above it was closed, which is a change of its own.
+            Err(error) if !is_absent(&error) => {}
             Err(_) => {
-                let Some(seen) = manifest.seen.get(&path) else { continue };
-                if seen.state != State::Absent {
-                    changes.push(Change { path: path.clone(), before: seen.state.clone(), after: State::Absent });
-                }
+                let before = manifest.seen.get(&path).map_or(State::Absent, |seen| seen.state.clone());
                 manifest.forget(&path);
+                if before != State::Absent {
+                    changes.push(Change { path, before, after: State::Absent });
+                }
             }
         }
     }
@@ -301,7 +310,9 @@ pub(super) fn after(manifest: &mut Manifest, place: &Place, blobs: &Blobs) -> io
             continue;
         }
         let at = now();
-        let Ok(after) = state(&path, &metadata, blobs, &mut room) else { continue };
+        // Bytes that cannot be kept are not needed to take them back.
+        let after = state(&path, &metadata, blobs, &mut room).or_else(|_| state(&path, &metadata, blobs, &mut 0));
+        let Ok(after) = after else { continue };
         let before = known.map_or(State::Absent, |seen| seen.state.clone());
         if before != after {
             changes.push(Change { path: path.clone(), before, after: after.clone() });
@@ -310,7 +321,7 @@ pub(super) fn after(manifest: &mut Manifest, place: &Place, blobs: &Blobs) -> io
     }
     changes.extend(ignored_but_new(&ignored, &changes));
     changes.sort_by(|one, other| one.path.cmp(&other.path));
-    Ok(changes)
+    changes
 }
 
 /// What is ignored, and new all the same, since the directory that it is in is new. Its bytes are nothing that was there.

@@ -33,13 +33,14 @@ Examples:
 
 Exit codes: 0 done · 2 there is nothing like it · 8 refused: files were changed since
 ")]
+#[allow(clippy::struct_excessive_bools, reason = "options of a command line")]
 pub struct Args {
     /// This turn, of the last session or of the one that is named
     #[arg(long, value_name = "[SESSION/]N", value_parser = turn, group = "which")]
     turn: Option<(Option<String>, u32)>,
     /// All turns of the last session, or of the one that is named
-    #[arg(long, value_name = "SESSION", num_args = 0..=1, group = "which")]
-    session: Option<Option<String>>,
+    #[arg(long, value_name = "SESSION", num_args = 0..=1, default_missing_value = "", group = "which")]
+    session: Option<String>,
     /// The last undo
     #[arg(long, group = "which")]
     redo: bool,
@@ -83,7 +84,7 @@ pub fn run(global: &Global, args: &Args) -> Result<Exit, Fault> {
     let which = match (&args.turn, &args.session) {
         _ if args.redo => Which::Undo,
         (Some((session, number)), _) => Which::Turn(session.clone(), *number),
-        (None, Some(session)) => Which::Session(session.clone()),
+        (None, Some(session)) => Which::Session(Some(session.clone()).filter(|session| !session.is_empty())),
         (None, None) => Which::Last,
     };
     let changed = if args.force { Changed::Overwrite } else { Changed::Refuse };
@@ -121,14 +122,14 @@ fn history(setup: &Setup) -> io::Result<(PathBuf, History)> {
 
 /// What is printed: text for people, or a value.
 enum Output {
-    Text(String),
+    Text(Vec<String>),
     Json(Value),
 }
 
 fn print(output: &Output) -> Result<Exit, Fault> {
     let mut out = io::stdout().lock();
     let written = match output {
-        Output::Text(text) => out.write_all(text.as_bytes()),
+        Output::Text(lines) => lines.iter().try_for_each(|line| writeln!(out, "{line}")),
         Output::Json(value) => writeln!(out, "{value:#}"),
     };
     written.map(|()| Exit::Done).map_err(|error| Fault::internal(format!("cannot write the output: {error}")))
@@ -145,7 +146,7 @@ fn name(id: &TurnId) -> String {
 
 fn line(change: &Change, root: &Path, words: [&str; 3]) -> String {
     let word = words[["created", "deleted", "changed"].iter().position(|word| *word == change.word()).unwrap_or(2)];
-    format!("  {word} {}\n", shown(&change.path, root))
+    format!("  {word} {}", shown(&change.path, root))
 }
 
 fn done(undone: &Undone, root: &Path, args: &Args) -> Output {
@@ -167,16 +168,17 @@ fn done(undone: &Undone, root: &Path, args: &Args) -> Output {
     } else {
         ("took back", ["restored", "removed", "put back"])
     };
-    let mut text = format!("{verb} {}: {} paths\n", names.join(", "), undone.changes.len());
+    let mut lines = vec![format!("{verb} {}: {} paths", names.join(", "), undone.changes.len())];
     if undone.is_found_later {
-        text.push_str("  Baton was killed in that turn: all that changed from then until it was noticed counts\n");
+        lines
+            .push("  Baton was killed in that turn: all that changed from then until it was noticed counts".to_owned());
     }
-    text.extend(undone.changes.iter().map(|change| line(change, root, words)));
-    text.extend(undone.left.iter().map(|(path, why)| {
+    lines.extend(undone.changes.iter().map(|change| line(change, root, words)));
+    lines.extend(undone.left.iter().map(|(path, why)| {
         let path = path_text::to_path(path);
-        format!("  left as it is {}: {why}\n", shown(&path, root))
+        format!("  left as it is {}: {why}", shown(&path, root))
     }));
-    Output::Text(text)
+    Output::Text(lines)
 }
 
 fn refused(plan: &Plan, root: &Path, json: bool) -> Output {
@@ -185,14 +187,14 @@ fn refused(plan: &Plan, root: &Path, json: bool) -> Output {
             plan.conflicts.iter().map(|(path, why)| json!({ "path": path_text::of(path), "why": why.to_string() }));
         return Output::Json(json!({ "changes": [], "conflicts": conflicts.collect::<Vec<_>>() }));
     }
-    Output::Text(plan.conflicts.iter().map(|(path, why)| format!("  refused {}: {why}\n", shown(path, root))).collect())
+    Output::Text(plan.conflicts.iter().map(|(path, why)| format!("  refused {}: {why}", shown(path, root))).collect())
 }
 
 fn list(history: &History, root: &Path, json: bool) -> Output {
     let state = |turn: &Turn| match (turn.is_undo(), turn.is_undone) {
-        (true, false) => "undo",
-        (true, true) => "undo, taken back",
-        (false, true) => "taken back",
+        (true, false) => "  [undo]",
+        (true, true) => "  [undo, taken back]",
+        (false, true) => "  [taken back]",
         (false, false) => "",
     };
     if json {
@@ -209,19 +211,19 @@ fn list(history: &History, root: &Path, json: bool) -> Output {
         return Output::Json(turns.collect());
     }
     if history.turns().is_empty() {
-        return Output::Text("no turn has changed anything\n".to_owned());
+        return Output::Text(vec!["no turn has changed anything".to_owned()]);
     }
-    let mut text = String::new();
+    let mut lines = Vec::new();
     for turn in history.turns().iter().rev() {
         let paths = paths(turn);
-        let names: Vec<_> = paths.iter().take(4).map(|path| shown(path, root)).collect();
-        let more = if paths.len() > 4 { format!(" and {} more", paths.len() - 4) } else { String::new() };
-        let state = Some(state(turn)).filter(|state| !state.is_empty()).map(|state| format!("  [{state}]"));
-        text +=
-            &format!("{:.0}  {}{}  {}{more}\n", turn.at, name(&turn.id), state.unwrap_or_default(), names.join(", "));
-        text.extend(turn.calls.iter().map(|call| format!("    {}\n", call.escape_debug())));
+        let mut names: Vec<_> = paths.iter().take(4).map(|path| shown(path, root)).collect();
+        if paths.len() > names.len() {
+            names.push(format!("and {} more", paths.len() - names.len()));
+        }
+        lines.push(format!("{:.0}  {}{}  {}", turn.at, name(&turn.id), state(turn), names.join(", ")));
+        lines.extend(turn.calls.iter().map(|call| format!("    {}", call.escape_debug())));
     }
-    Output::Text(text)
+    Output::Text(lines)
 }
 
 fn paths(turn: &Turn) -> Vec<&PathBuf> {

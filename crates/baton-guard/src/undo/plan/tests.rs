@@ -108,7 +108,9 @@ fn some_changes(most: usize) -> impl Strategy<Value = Vec<(PathBuf, State)>> {
 
 fn changed(disk: &Disk, changes: &[(PathBuf, State)]) -> Disk {
     let mut disk = disk.clone();
-    changes.iter().for_each(|(path, state)| set(&mut disk, path, state.clone()));
+    for (path, state) in changes {
+        set(&mut disk, path, state.clone());
+    }
     disk
 }
 
