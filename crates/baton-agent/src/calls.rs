@@ -223,7 +223,15 @@ impl Agent {
 
     /// Asks the person about a call that the guard does not decide about.
     async fn ask_person(&self, call: &ToolUse, access: Access, judged: &Judgement) -> Result<(), String> {
-        let reason = format!("{} [{}]", judged.decision.reason, judged.decision.rule);
+        let mut reason = format!("{} [{}]", judged.decision.reason, judged.decision.rule);
+        if let Some(command) = call.input.get("command").and_then(Value::as_str)
+            && self.approvals.is_attended()
+        {
+            for lost in self.executor.workspace().cannot_be_restored(command).await {
+                reason += "\nundo would not bring back: ";
+                reason += &lost;
+            }
+        }
         let asked = Asked { call, access, reason, rules: judged.rules.clone() };
         match self.approvals.ask(asked).await {
             None => Err(refusal(&call.tool, &judged.decision, self.approvals.is_attended())),

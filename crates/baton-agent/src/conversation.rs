@@ -108,7 +108,7 @@ impl Steering {
 
 /// Takes ops until the handle is gone. Ops that arrive during a turn are heard at once.
 async fn run(options: Options, mut inbox: mpsc::Receiver<Op>, sender: mpsc::Sender<Event>) {
-    let events = EventSink::new(options.source.clone(), sender);
+    let events = EventSink::new(options.source.clone(), sender, options.executor.workspace().redactor().clone());
     info!(session = %options.source.session(), model = %options.model.name, mode = %options.permissions.mode, "session started");
     events.emit_lone(session_started(&options)).await;
     let unknown = (!options.model.is_known).then(|| {

@@ -1,79 +1,10 @@
 //! What a surface sees of a conversation: order, steering, queues, cancellation. The model is a script.
 
-use std::sync::Arc;
+mod scene;
 
-use baton_agent::{Conversation, Events, Options, Permissions, RandomIds, SystemClock, TurnLimits};
-use baton_core::{
-    AgentRole, Answer, ApprovalId, Block, EventBody, EventSource, Op, PermissionMode, SessionId, TurnReason,
-};
-use baton_llm::script::Script;
-use baton_llm::{Budget, Caps, Gate, RehearsalProvider, RetryPolicy};
-use baton_tools::{Executor, Reach, Registry, Workspace};
+use baton_core::{Answer, ApprovalId, Block, EventBody, Op, TurnReason};
 
-struct Scene {
-    conversation: Conversation,
-    events: Events,
-    dir: tempfile::TempDir,
-}
-
-impl Scene {
-    fn new(script: &str) -> Self {
-        let dir = tempfile::tempdir().unwrap();
-        let (clock, ids) = (Arc::new(SystemClock), Arc::new(RandomIds::default()));
-        let gate = Arc::new(Gate::new(RetryPolicy::default(), clock.clone()));
-        let provider = RehearsalProvider::new(Script::parse("test", script).unwrap(), clock.clone());
-        let model = gate.model("script/test".parse().unwrap(), None, Arc::new(provider));
-        let workspace = Workspace::new(dir.path(), dir.path().join("outputs"), Reach::Inside).unwrap();
-        let (conversation, events) = Conversation::start(Options {
-            source: EventSource::new(SessionId::fresh(&*ids), clock, ids),
-            model,
-            web_search: false,
-            gate,
-            executor: Executor::new(Registry::builtin(), Arc::new(workspace)),
-            permissions: Permissions::of(PermissionMode::Yolo),
-            limits: TurnLimits::default(),
-            budgets: vec![Budget::new("session", Caps::default())],
-            role: AgentRole::default(),
-            opening: Vec::new(),
-            notices: Vec::new(),
-            answer_schema: None,
-            is_attended: true,
-        });
-        Self { conversation, events, dir }
-    }
-
-    async fn say(&self, op: fn(Vec<Block>) -> Op, text: &str) {
-        self.conversation.submit(op(vec![Block::text(text)])).await;
-    }
-
-    /// Waits for an event and returns it.
-    async fn until(&mut self, fits: impl Fn(&EventBody) -> bool) -> EventBody {
-        loop {
-            let event = self.events.next().await.expect("the conversation goes on");
-            if fits(&event.body) {
-                return event.body;
-            }
-        }
-    }
-
-    async fn end(&mut self) -> (TurnReason, String) {
-        match self.until(|body| matches!(body, EventBody::TurnEnded { .. })).await {
-            EventBody::TurnEnded { reason, text, .. } => (reason, text),
-            _ => unreachable!("that is what was waited for"),
-        }
-    }
-
-    async fn tool_output(&mut self) -> String {
-        match self.until(|body| matches!(body, EventBody::ToolEnded { .. })).await {
-            EventBody::ToolEnded { output, .. } => output,
-            _ => unreachable!("that is what was waited for"),
-        }
-    }
-}
-
-fn prompt(content: Vec<Block>) -> Op {
-    Op::Prompt { content }
-}
+use scene::{Scene, prompt};
 
 fn steer(content: Vec<Block>) -> Op {
     Op::Steer { content }

@@ -31,6 +31,21 @@ enum Tool {
     Named(String),
 }
 
+impl Tool {
+    /// The one that a name means, in Baton's words or Claude Code's.
+    fn of(name: &str) -> Self {
+        match name {
+            "Bash" | "bash" | "bash_background" | "Shell" | "shell" => Self::Bash,
+            "Read" | "read" | "Grep" | "grep" | "Glob" | "glob" | "LS" | "ls" => Self::Read,
+            "Edit" | "edit" | "Write" | "write" | "MultiEdit" | "multi_edit" | "NotebookEdit" | "apply_patch" => {
+                Self::Edit
+            }
+            "WebFetch" | "web_fetch" => Self::WebFetch,
+            other => Self::Named(other.to_owned()),
+        }
+    }
+}
+
 /// One rule.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rule {
@@ -75,15 +90,7 @@ impl Rule {
         if spec.is_none() && trimmed.contains(char::is_whitespace) {
             return Err(error("has words after the tool's name", "them in parentheses, like `Bash(git log:*)`"));
         }
-        let tool = match name {
-            "Bash" | "bash" | "Shell" | "shell" => Tool::Bash,
-            "Read" | "read" | "Grep" | "grep" | "Glob" | "glob" | "LS" | "ls" => Tool::Read,
-            "Edit" | "edit" | "Write" | "write" | "MultiEdit" | "multi_edit" | "NotebookEdit" | "apply_patch" => {
-                Tool::Edit
-            }
-            "WebFetch" | "web_fetch" => Tool::WebFetch,
-            other => Tool::Named(other.to_owned()),
-        };
+        let tool = Tool::of(name);
         let spec = match (&tool, spec.map(str::trim)) {
             (_, None | Some("" | "*")) => Spec::Any,
             (Tool::Bash, Some(spec)) => Spec::command(spec).map_err(|problem| {
@@ -197,6 +204,15 @@ impl Rules {
     /// Whether any of them can keep a file from being read unasked.
     pub(crate) fn tighten_reading(&self) -> bool {
         self.layers.iter().flat_map(|lists| lists.deny.iter().chain(&lists.ask)).any(|rule| rule.tool == Tool::Read)
+    }
+
+    /// Whether a tool is denied whatever it is asked to do, so that it need not be offered.
+    pub fn forbid(&self, tool: &str) -> bool {
+        let is_whole = |rule: &Rule| match Tool::of(tool) {
+            Tool::Named(name) => rule.matches_tool(&name),
+            tool => rule.tool == tool && rule.spec == Spec::Any,
+        };
+        self.layers.iter().any(|lists| lists.deny.iter().any(is_whole) && !lists.deny.iter().any(Rule::is_exception))
     }
 
     /// What the rules say about something, if they say anything; the strictest counts.

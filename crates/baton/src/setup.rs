@@ -7,13 +7,13 @@ use baton_agent::{
     Environment, ModelSetting, Options, Permissions, RandomIds, SystemClock, TurnLimits, find_instructions, opening,
 };
 use baton_config::{Config, Layer, LayerKind, Places, Project, RootKind, Warning};
-use baton_core::{AgentRole, Area, Clock, EventSource, Fault, IdSource, PermissionMode, SessionId, Tier};
+use baton_core::{AgentRole, Area, Block, Clock, EventSource, Fault, IdSource, PermissionMode, SessionId, Tier};
 use baton_guard::credentials::{Keyring, SecretTool, Store};
 use baton_guard::sandbox::SandboxSettings;
 use baton_guard::secrets::Redactor;
 use baton_guard::{Origin, PathGuard, PermissionSettings, Rules};
 use baton_llm::{Budget, Caps, Gate, LlmError, LlmSettings, Marks, Models, Opened, Recording, Tape};
-use baton_tools::{Confinement, Executor, Reach, Registry, Typed, WebFetch, WebSettings, Workspace};
+use baton_tools::{Confinement, Executor, Reach, Registry, Tool, Typed, WebFetch, WebSettings, Workspace};
 
 use crate::Global;
 use crate::guarding::Guarding;
@@ -187,7 +187,12 @@ impl Setup {
         let source = EventSource::new(SessionId::fresh(&*ids), Arc::clone(&clock), ids);
         let permissions = self.permissions(mode, source.session(), clock.clone(), redactor.clone())?;
         let web = WebFetch::new(self.web.clone(), self.llm.network.ca_file.clone());
-        let tools = Registry::builtin().with(Typed::new(web));
+        let is_denied = |tool: &dyn Tool| match mode {
+            PermissionMode::Deny => tool.access().changes(),
+            _ => permissions.rules.forbid(&tool.spec().name),
+        };
+        // What can never run is not offered.
+        let tools = Registry::builtin().with(Typed::new(web)).only(|tool| !is_denied(tool));
         let workspace = self.workspace(&permissions, confinement, redactor, source.session())?;
         let executor = Executor::new(tools, Arc::new(workspace));
         let environment = Environment {
@@ -217,7 +222,7 @@ impl Setup {
             limits: request.limits,
             budgets: vec![process, session],
             role: AgentRole::default(),
-            opening: opening(&environment, &instructions, self.trust.voice()),
+            opening: clean(opening(&environment, &instructions, self.trust.voice()), executor.workspace().redactor()).0,
             notices: self
                 .notices()
                 .into_iter()
@@ -291,6 +296,21 @@ pub fn locate(dir: Option<&Path>) -> Result<(Places, PathBuf, Project), Fault> {
     let cwd = working_directory(dir)?;
     let project = Project::find(&cwd, &places);
     Ok((places, cwd, project))
+}
+
+/// Texts without secrets, and whether there were any.
+pub fn clean(blocks: Vec<Block>, redactor: &Redactor) -> (Vec<Block>, bool) {
+    let mut found = false;
+    let clean = |block: Block| match block {
+        Block::Text { text } => {
+            let clean = redactor.redact_str(&text).into_owned();
+            found |= clean != text;
+            Block::Text { text: clean }
+        }
+        other => other,
+    };
+    let blocks = blocks.into_iter().map(clean).collect();
+    (blocks, found)
 }
 
 fn of_repository(kind: LayerKind) -> bool {

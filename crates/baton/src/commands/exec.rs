@@ -11,7 +11,7 @@ use baton_llm::{Effort, Recording};
 use serde_json::json;
 
 use crate::exit::Exit;
-use crate::setup::{Request, Setup, block_on};
+use crate::setup::{Request, Setup, block_on, clean};
 use crate::{Global, log};
 
 /// Give the agent one prompt and wait until it is done
@@ -58,6 +58,9 @@ pub struct Args {
     /// Trust this repository as it is now, for this run
     #[arg(long)]
     trust: bool,
+    /// Send the prompt as it is, even if it holds what looks like a secret
+    #[arg(long)]
+    send_secrets: bool,
     /// Let the provider search the web by itself, where it can
     #[arg(long)]
     web_search: bool,
@@ -172,7 +175,7 @@ struct Prepared {
 
 async fn prepare(global: &Global, args: &Args) -> Result<Prepared, Fault> {
     let setup = Setup::vouched(global, args.trust)?;
-    log::start(&setup.state_dir()?, global.verbose);
+    log::start(&setup.state_dir()?, global.verbose, setup.redactor());
     setup.trust.log_what_is_refused(&setup.places, &setup.project)?;
     let limits = TurnLimits {
         steps: args.max_steps.unwrap_or(setup.limits.steps),
@@ -190,8 +193,14 @@ async fn prepare(global: &Global, args: &Args) -> Result<Prepared, Fault> {
     };
     let (mut options, recording) = setup.conversation(request)?;
     let input = Input { prompt: args.prompt.clone(), images: args.images.clone(), cwd: setup.cwd.clone() };
-    let (prompt, notice) = gather(input).await?;
+    let (mut prompt, notice) = gather(input).await?;
     options.notices.extend(notice);
+    if !args.send_secrets {
+        let (clean, found) = clean(prompt, options.executor.workspace().redactor());
+        let notice = "secrets were taken out of the prompt; --send-secrets sends it as it is";
+        options.notices.extend(found.then(|| notice.to_owned()));
+        prompt = clean;
+    }
     options.answer_schema = args.output_schema.as_deref().map(|file| read_schema(&setup.cwd.join(file))).transpose()?;
     Ok(Prepared { options, prompt, recording })
 }
