@@ -84,7 +84,7 @@ impl Scene {
                     dirs.push(path.clone());
                     "a directory".to_owned()
                 } else if metadata.is_symlink() {
-                    format!("a link to {:?}", fs::read_link(&path).unwrap())
+                    format!("a link to {}", fs::read_link(&path).unwrap().display())
                 } else if metadata.is_file() && metadata.len() < 1 << 20 {
                     format!("{:o} {:?}", metadata.mode(), fs::read(&path).unwrap())
                 } else {
@@ -117,7 +117,7 @@ impl Scene {
 
 /// The call that does what a row says.
 fn call(op: &str, path: &str) -> (&'static str, Value) {
-    let patch = |body: String| ("apply_patch", json!({"patch": format!("*** Begin Patch\n{body}\n*** End Patch")}));
+    let patched = |body: String| ("apply_patch", json!({"patch": format!("*** Begin Patch\n{body}\n*** End Patch")}));
     match op.split_once(':') {
         Some(("glob", pattern)) => return ("glob", json!({"pattern": pattern, "path": path})),
         Some(("grep", pattern)) => return ("grep", json!({"pattern": pattern, "path": path})),
@@ -128,10 +128,10 @@ fn call(op: &str, path: &str) -> (&'static str, Value) {
         "list" => ("ls", json!({"path": path})),
         "write" | "create" => ("write", json!({"path": path, "content": WRITTEN})),
         "edit" => ("edit", json!({"path": path, "old": "A", "new": WRITTEN})),
-        "delete" => patch(format!("*** Delete File: {path}")),
+        "delete" => patched(format!("*** Delete File: {path}")),
         "rename" => {
             let (from, to) = path.split_once(" -> ").unwrap();
-            patch(format!("*** Update File: {from}\n*** Move to: {to}"))
+            patched(format!("*** Update File: {from}\n*** Move to: {to}"))
         }
         _ => panic!("{op}"),
     }
@@ -196,7 +196,7 @@ fn check(row: &str) {
     assert_eq!(before, after, "{row}: {said}");
     assert!(!Path::new("/dev/shm/x").exists() && !Path::new("/etc/cron.d/x").exists(), "{row}");
     if lists && !is_error {
-        let found = said.lines().any(|line| !line.starts_with("[") && !line.starts_with("no "));
+        let found = said.lines().any(|line| !line.starts_with('[') && !line.starts_with("no "));
         assert!(!found, "{row}: {said}");
     } else {
         assert!(is_error, "{row}: {said}");

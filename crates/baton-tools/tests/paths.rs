@@ -99,8 +99,8 @@ async fn a_role_writes_only_its_files() {
         let path = fill(path);
         let outcome = if op == "rename" {
             let (from, to) = path.split_once(" -> ").unwrap();
-            let patch = format!("*** Begin Patch\n*** Update File: {from}\n*** Move to: {to}\n*** End Patch");
-            world.run("apply_patch", json!({"patch": patch}), Grant::none()).await
+            let moves = format!("*** Begin Patch\n*** Update File: {from}\n*** Move to: {to}\n*** End Patch");
+            world.run("apply_patch", json!({"patch": moves}), Grant::none()).await
         } else {
             world.run("write", json!({"path": path, "content": "x"}), Grant::none()).await
         };
