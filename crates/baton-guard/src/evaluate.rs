@@ -249,7 +249,7 @@ fn by_mode(decision: Decision, access: Access, inside: bool, mode: PermissionMod
     use PermissionMode as Mode;
     if mode == Mode::Yolo {
         // A rule of the person holds in every mode; a built-in one is what this mode switches off.
-        let of_person = decision.rule.contains('(');
+        let of_person = decision.rule.contains('(') || !decision.rule.contains('.');
         return if of_person && decision.verdict == Verdict::Deny {
             decision
         } else {

@@ -181,10 +181,14 @@ pub(crate) fn diff(path: &str, old: &[u8], new: &[u8]) -> String {
 #[cfg(test)]
 mod tests {
     use std::fs;
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use rustix::fs::{CWD, RenameFlags, renameat_with};
 
     use baton_guard::{Grant, PathGuard, Reach, Rules, Scope};
 
     use super::*;
+    use crate::Workspace;
 
     fn save(path: &Path, contents: &[u8]) -> io::Result<()> {
         let guard = PathGuard::new(Scope::default(), Rules::none(), Reach::Anywhere);
@@ -232,5 +236,50 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         save(&dir.path().join("a/b/c"), b"x").unwrap();
         assert!(save(&dir.path().join("a"), b"x").is_err());
+    }
+
+    #[test]
+    fn nothing_outside_or_protected_is_written_while_links_are_swapped() {
+        const ROUNDS: usize = 100_000;
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path().canonicalize().unwrap().join("proj");
+        fs::create_dir_all(root.join("dir")).unwrap();
+        let others = [root.join("../evil"), root.join(".git/hooks")];
+        for (other, link) in others.iter().zip(["out", "hooks"]) {
+            fs::create_dir_all(other).unwrap();
+            fs::write(other.join("f"), "theirs").unwrap();
+            std::os::unix::fs::symlink(other, root.join(link)).unwrap();
+        }
+        let workspace = Workspace::new(&root, dir.path().join("outputs"), Reach::Inside).unwrap();
+        let done = AtomicBool::new(false);
+        let (mut written, mut refused) = (0, 0);
+        std::thread::scope(|threads| {
+            threads.spawn(|| {
+                let mut pause = 0;
+                while !done.load(Ordering::Relaxed) {
+                    for link in ["out", "out", "hooks", "hooks"] {
+                        renameat_with(CWD, root.join("dir"), CWD, root.join(link), RenameFlags::EXCHANGE).unwrap();
+                        // At all distances; whoever only renames keeps the kernel from everything else.
+                        pause = (pause + 97) % 1_000;
+                        (0..pause).for_each(|_| std::hint::spin_loop());
+                    }
+                }
+            });
+            for number in 0..ROUNDS {
+                // Every other round makes a file, and at first a directory on the way to it.
+                let path = if number % 2 == 0 { "dir/f".to_owned() } else { format!("dir/new{}/f", number % 100) };
+                let Ok(spot) = workspace.spot(&path, &Grant::none()) else {
+                    refused += 1;
+                    continue;
+                };
+                written += usize::from(super::save(&spot, b"mine").is_ok());
+            }
+            done.store(true, Ordering::Relaxed);
+        });
+        for other in others {
+            let names: Vec<_> = fs::read_dir(&other).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+            assert_eq!((names, fs::read(other.join("f")).unwrap()), (vec!["f".into()], b"theirs".to_vec()));
+        }
+        assert!(written > 100 && refused > 100, "{written} written, {refused} refused");
     }
 }

@@ -58,6 +58,13 @@ impl Grant {
         decision.verdict == Verdict::Ask
             && self.0.iter().any(|(path, to)| (*to == access || to.changes()) && (path == real || lies_below(path)))
     }
+
+    fn pass(&self, decision: Decision, real: &Path, access: Access) -> Result<(), Refusal> {
+        if decision.verdict == Verdict::Allow || self.settles(&decision, real, access) {
+            return Ok(());
+        }
+        Err(Refusal::Judged(decision))
+    }
 }
 
 /// Why something was not opened.
@@ -134,14 +141,14 @@ impl PathGuard {
     pub fn find(&self, path: &Path, grant: &Grant) -> Result<Found, Refusal> {
         retry(|| {
             let Looked { decision, located } = self.look(path, Access::Read)?;
-            self.pass(decision, &located.path, Access::Read, grant)?;
+            grant.pass(decision, &located.path, Access::Read)?;
             if located.missing > 0 {
                 return Err(Refusal::Missing(located.path).into());
             }
             let found = Found::hold(&located.path)?;
             if found.path != located.path {
                 // Moved after it was looked up. It is judged by where it is.
-                self.pass(self.by_place(&found.path, Access::Read), &found.path, Access::Read, grant)?;
+                grant.pass(self.by_place(&found.path, Access::Read), &found.path, Access::Read)?;
             }
             Ok(found)
         })
@@ -151,13 +158,13 @@ impl PathGuard {
     pub fn spot(&self, path: &Path, grant: &Grant) -> Result<Spot, Refusal> {
         retry(|| {
             let Looked { decision, located } = self.look(path, Access::Write)?;
-            self.pass(decision, &located.path, Access::Write, grant)?;
+            grant.pass(decision, &located.path, Access::Write)?;
             let spot = Spot::hold(located.path, located.missing)?;
             if let Some(found) = spot.found() {
                 if found.metadata.is_symlink() {
                     return Err(Disturbed::Again);
                 }
-                self.pass(self.by_kind(found), &spot.path, Access::Write, grant)?;
+                grant.pass(self.by_kind(found), &spot.path, Access::Write)?;
             }
             Ok(spot)
         })
@@ -170,7 +177,7 @@ impl PathGuard {
             let parent = self.look(dir, Access::Read)?.located;
             let real = parent.path.join(name);
             let decision = self.by_text(path, Access::Write).join(self.by_place(&real, Access::Write));
-            self.pass(decision, &real, Access::Write, grant)?;
+            grant.pass(decision, &real, Access::Write)?;
             let is_there = parent.missing == 0 && real.symlink_metadata().is_ok();
             Ok(Spot::hold(real, if is_there { 0 } else { parent.missing + 1 })?)
         })
@@ -216,13 +223,6 @@ impl PathGuard {
             return resolve::hard_link(&found.path);
         }
         Decision::allow("path.kind", "it is a file or a directory")
-    }
-
-    fn pass(&self, decision: Decision, real: &Path, access: Access, grant: &Grant) -> Result<(), Refusal> {
-        if decision.verdict == Verdict::Allow || grant.settles(&decision, real, access) {
-            return Ok(());
-        }
-        Err(Refusal::Judged(decision))
     }
 }
 

@@ -96,7 +96,7 @@ pub(super) fn files(
             let Ok(path) = entry.path().strip_prefix(base.path()) else { return WalkState::Skip };
             let is_dir = entry.file_type().is_some_and(|kind| kind.is_dir());
             let is_file = entry.file_type().is_some_and(|kind| kind.is_file());
-            if !is_dir && !(is_file && keep(path)) {
+            if !(is_dir || is_file && keep(path)) {
                 return WalkState::Continue;
             }
             match sight.of(path) {
