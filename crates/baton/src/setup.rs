@@ -212,6 +212,8 @@ impl Setup {
         let caps = |limits: &TurnLimits| Caps { tokens: limits.tokens, usd: limits.usd };
         let process = Budget::new("process", caps(&self.limits));
         let session = Budget::new("session", caps(&request.limits));
+        let beginning = opening(&environment, &instructions, self.trust.voice());
+        let (beginning, _) = clean(beginning, executor.workspace().redactor());
         let options = Options {
             source,
             model,
@@ -222,7 +224,7 @@ impl Setup {
             limits: request.limits,
             budgets: vec![process, session],
             role: AgentRole::default(),
-            opening: clean(opening(&environment, &instructions, self.trust.voice()), executor.workspace().redactor()).0,
+            opening: beginning,
             notices: self
                 .notices()
                 .into_iter()
