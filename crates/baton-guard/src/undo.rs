@@ -87,7 +87,7 @@ struct Opened {
 #[derive(Debug)]
 enum Running {
     Paths { call: u32, held: Vec<(PathBuf, State)> },
-    Trees { call: u32, objects: BTreeMap<PathBuf, BTreeSet<PathBuf>> },
+    Trees { call: u32, objects: Vec<PathBuf> },
 }
 
 impl Undo {
@@ -140,10 +140,8 @@ impl Undo {
         let Some(manifest) = inner.manifest.as_mut() else { return Ok(Summary::default()) };
         let snapshot = record::before(manifest, &self.place, &blobs, named, &mut inner.tracked)?;
         let len = manifest.flush()?;
-        let mut objects = BTreeMap::new();
-        for dir in snapshot.objects {
-            let held = inner.mirror.hold(&dir)?;
-            objects.insert(dir, held);
+        for dir in &snapshot.objects {
+            inner.mirror.hold(dir)?;
         }
         let texts = |paths: &[PathBuf]| paths.iter().cloned().map(Text).collect();
         let extent = Extent::Trees {
@@ -151,10 +149,10 @@ impl Undo {
             own: texts(&self.place.own),
             manifest: self.manifest_name(),
             len,
-            objects: objects.keys().cloned().map(Text).collect(),
+            objects: texts(&snapshot.objects),
         };
         let call = inner.begin(command, extent)?;
-        inner.running = Some(Running::Trees { call, objects });
+        inner.running = Some(Running::Trees { call, objects: snapshot.objects });
         Ok(snapshot.summary)
     }
 
@@ -201,7 +199,7 @@ impl Undo {
                 let Some(manifest) = inner.manifest.as_mut() else { return Ok(0) };
                 let changes = record::after(manifest, &self.place, &blobs);
                 manifest.flush()?;
-                (call, changes, gone(&objects))
+                (call, changes, gone(&inner.mirror, &objects))
             }
         };
         let count = changes.len();
@@ -260,12 +258,9 @@ impl Inner {
 }
 
 /// The objects that are gone since they were held, by where they were.
-fn gone(objects: &BTreeMap<PathBuf, BTreeSet<PathBuf>>) -> BTreeMap<String, BTreeSet<Text>> {
-    let gone = objects.iter().map(|(dir, before)| {
-        let now = Mirror::list(dir);
-        (path_text::of(dir), before.difference(&now).cloned().map(Text).collect::<BTreeSet<_>>())
-    });
-    gone.filter(|(_, names)| !names.is_empty()).collect()
+fn gone(mirror: &Mirror, objects: &[PathBuf]) -> BTreeMap<String, BTreeSet<Text>> {
+    let gone = objects.iter().map(|dir| (path_text::of(dir), mirror.gone(dir).into_iter().map(Text).collect()));
+    gone.filter(|(_, names): &(_, BTreeSet<_>)| !names.is_empty()).collect()
 }
 
 fn make_dirs(dir: &Path) -> io::Result<()> {

@@ -158,27 +158,39 @@ impl Mirror {
         self.dir.join(&Hash::of(objects.as_os_str().as_bytes()).to_string()[..16])
     }
 
-    /// Holds every object that a repository has now; the names of all.
-    pub(super) fn hold(&mut self, objects: &Path) -> io::Result<BTreeSet<PathBuf>> {
+    /// Holds every object that a repository has now.
+    pub(super) fn hold(&mut self, objects: &Path) -> io::Result<()> {
         let place = self.place(objects);
         let known = self.known.entry(objects.to_owned()).or_default();
-        let mut all = BTreeSet::new();
-        for (dir, changed) in dirs_of(objects) {
+        let now = dirs_of(objects);
+        known.dirs.retain(|dir, _| now.contains_key(dir));
+        for (dir, changed) in now {
             let entry = known.dirs.entry(dir.clone()).or_default();
-            if entry.0.is_none() || entry.0 != changed {
-                fs::create_dir_all(place.join(&dir))?;
-                let names = names_in(&objects.join(&dir));
-                let held = names_in(&place.join(&dir));
-                for name in names.difference(&held) {
-                    hold_one(&objects.join(&dir).join(name), &place.join(&dir).join(name))?;
-                }
-                // A directory that changes right now can change again within the same tick of the clock.
-                let is_settled = changed.and_then(|at| at.elapsed().ok()).is_some_and(|age| age.as_millis() > 100);
-                *entry = (changed.filter(|_| is_settled), names);
+            if entry.0.is_some() && entry.0 == changed {
+                continue;
             }
-            all.extend(entry.1.iter().map(|name| Path::new(&dir).join(name)));
+            fs::create_dir_all(place.join(&dir))?;
+            let names = names_in(&objects.join(&dir));
+            for name in names.difference(&names_in(&place.join(&dir))) {
+                hold_one(&objects.join(&dir).join(name), &place.join(&dir).join(name))?;
+            }
+            // A directory that changes right now can change again within the same tick of the clock.
+            let is_settled = changed.and_then(|at| at.elapsed().ok()).is_some_and(|age| age.as_millis() > 100);
+            *entry = (changed.filter(|_| is_settled), names);
         }
-        Ok(all)
+        Ok(())
+    }
+
+    /// The names of objects that are gone since they were last held.
+    pub(super) fn gone(&self, objects: &Path) -> BTreeSet<PathBuf> {
+        let (now, mut gone) = (dirs_of(objects), BTreeSet::new());
+        for (dir, (changed, names)) in self.known.get(objects).into_iter().flat_map(|known| &known.dirs) {
+            if changed.is_none() || now.get(dir) != Some(changed) {
+                let there = names_in(&objects.join(dir));
+                gone.extend(names.difference(&there).map(|name| Path::new(dir).join(name)));
+            }
+        }
+        gone
     }
 
     /// The names of objects that a repository has now.
@@ -224,7 +236,7 @@ impl Mirror {
 }
 
 /// The directories in which objects lie, and when each last changed.
-fn dirs_of(objects: &Path) -> Vec<(OsString, Option<SystemTime>)> {
+fn dirs_of(objects: &Path) -> BTreeMap<OsString, Option<SystemTime>> {
     let entries = fs::read_dir(objects).into_iter().flatten().flatten();
     let holds = |name: &OsStr| name == "pack" || name.len() == 2 && name.as_bytes().iter().all(u8::is_ascii_hexdigit);
     entries
@@ -306,12 +318,14 @@ mod tests {
         git(&repository, &["commit", "-q", "--amend", "-m", "two"]);
         let objects = repository.join(".git/objects");
         let mut mirror = Mirror::new(dir.path().join("m"));
-        let before = mirror.hold(&objects).unwrap();
+        mirror.hold(&objects).unwrap();
+        let before = Mirror::list(&objects);
         assert_eq!(before.len(), 4);
+        assert_eq!(mirror.gone(&objects), BTreeSet::new());
         git(&repository, &["reflog", "expire", "--expire=now", "--all"]);
         git(&repository, &["gc", "-q", "--prune=now"]);
-        let gone: BTreeSet<_> = before.difference(&Mirror::list(&objects)).cloned().collect();
-        assert_eq!(gone.len(), 4);
+        let gone = mirror.gone(&objects);
+        assert_eq!(gone, before);
         assert_eq!(Mirror::new(dir.path().join("m")).held(&objects), before);
         mirror.put_back(&objects, &gone).unwrap();
         assert!(Mirror::list(&objects).is_superset(&before));

@@ -280,11 +280,9 @@ pub(super) fn after(manifest: &mut Manifest, place: &Place, blobs: &Blobs) -> Ve
         objects.iter().any(|dir| path != dir && path.starts_with(dir) && !path.starts_with(dir.join("info")))
     };
     let (mut changes, mut room) = (Vec::new(), SNAPSHOT_BYTES_MAX);
-    let known: Vec<PathBuf> = manifest.seen.keys().cloned().collect();
-    for path in known {
-        if survey.found.contains_key(&path) {
-            continue;
-        }
+    let missing: Vec<PathBuf> =
+        manifest.seen.keys().filter(|path| !survey.found.contains_key(*path)).cloned().collect();
+    for path in missing {
         match there(&path) {
             // Ignored by now, but known: it is looked at with the others.
             Ok(metadata) => drop(survey.found.insert(path, metadata)),

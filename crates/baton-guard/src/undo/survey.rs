@@ -103,16 +103,16 @@ impl Survey {
                 self.skipped.insert(dir);
                 continue;
             };
-            let entries: Vec<_> = entries.flatten().collect();
-            let has_rules = entries.iter().any(|entry| entry.file_name() == ".gitignore");
+            let entries: Vec<_> = entries.flatten().map(|entry| (entry.file_name(), entry)).collect();
+            let has_rules = entries.iter().any(|(name, _)| name == ".gitignore");
             let rules = if has_rules { Rules::below(&above, &dir) } else { above };
-            if entries.iter().any(|entry| entry.file_name() == ".git") {
+            if entries.iter().any(|(name, _)| name == ".git") {
                 self.repositories.extend(git::repository(&dir));
             }
-            for entry in entries {
-                let path = entry.path();
+            for (name, entry) in entries {
+                let path = dir.join(&name);
                 let is_dir = entry.file_type().is_ok_and(|kind| kind.is_dir());
-                if is_dir && entry.file_name() == ".git" {
+                if is_dir && name == ".git" {
                     continue;
                 }
                 if rules.ignores(&path, is_dir) {
