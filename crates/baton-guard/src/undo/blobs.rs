@@ -59,9 +59,11 @@ impl Blobs {
         if self.is_kept(hash) {
             return Ok((hash, 0));
         }
-        let mut temp = self.temp()?;
-        temp.write_all(bytes)?;
-        self.finish(temp, hash)?;
+        let written = self.temp().and_then(|mut temp| {
+            temp.write_all(bytes)?;
+            self.finish(temp, hash)
+        });
+        written.map_err(|error| unwritable(&error))?;
         Ok((hash, bytes.len() as u64))
     }
 
@@ -81,9 +83,10 @@ impl Blobs {
             return Ok((hash, 0, None));
         }
         // It may have changed since: what was copied counts.
-        let mut temp = self.temp()?;
-        let (hash, written) = hash_of(&mut open(path)?, |bytes| temp.write_all(bytes))?;
-        self.finish(temp, hash)?;
+        let mut temp = self.temp().map_err(|error| unwritable(&error))?;
+        let write = |bytes: &[u8]| temp.write_all(bytes).map_err(|error| unwritable(&error));
+        let (hash, written) = hash_of(&mut open(path)?, write)?;
+        self.finish(temp, hash).map_err(|error| unwritable(&error))?;
         Ok((hash, written, None))
     }
 
@@ -123,6 +126,11 @@ impl Blobs {
             drop(fs::remove_file(place));
         }
     }
+}
+
+/// Whatever keeps bytes from being kept is told apart from a file that cannot be read.
+fn unwritable(error: &io::Error) -> io::Error {
+    io::Error::new(io::ErrorKind::StorageFull, format!("bytes cannot be kept: {error}"))
 }
 
 /// Opens a file of the workspace without following a link or waiting for a pipe that took its place.
@@ -174,5 +182,9 @@ mod tests {
         assert!(blobs.place(hash).exists(), "it is young");
         std::os::unix::fs::symlink("/etc/passwd", dir.path().join("link")).unwrap();
         assert!(blobs.keep_file(&dir.path().join("link")).is_err());
+        let nowhere = Blobs::new(dir.path().join("nowhere"));
+        for kept in [nowhere.keep_file(&file).map(drop), nowhere.keep(b"small").map(drop)] {
+            assert_eq!(kept.unwrap_err().kind(), io::ErrorKind::StorageFull);
+        }
     }
 }

@@ -197,7 +197,7 @@ impl Mirror {
     pub(super) fn list(objects: &Path) -> BTreeSet<PathBuf> {
         let below =
             |dir: OsString| names_in(&objects.join(&dir)).into_iter().map(move |name| Path::new(&dir).join(name));
-        dirs_of(objects).into_iter().flat_map(|(dir, _)| below(dir)).collect()
+        dirs_of(objects).into_keys().flat_map(below).collect()
     }
 
     /// All that is held of a repository.

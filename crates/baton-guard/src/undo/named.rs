@@ -1,6 +1,8 @@
 //! What a command names: whether it only reads, which ignored files it is about to delete or overwrite, and what of all
 //! that could not be brought back. Pure.
 
+use std::collections::{HashMap, HashSet};
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
 use baton_core::Access;
@@ -88,20 +90,24 @@ impl Named {
             return Self { is_read_only, ..Self::default() };
         }
         let deletes = analysis.parts.iter().any(is_deleter);
-        let moved: Vec<&str> = analysis.parts.iter().flat_map(moved).collect();
+        let moved: HashSet<&OsStr> = analysis.parts.iter().flat_map(moved).collect();
         let mut targets: Vec<Target> = Vec::new();
+        let mut places: HashMap<PathBuf, usize> = HashMap::new();
         let mut add = |path: PathBuf, is_glob: bool, is_deleted: bool| {
             let is_root = path == scope.root || scope.added.contains(&path);
             let is_whole = is_root || scope.root.starts_with(&path);
             let is_deleted = is_deleted && (!is_whole || deletes);
-            match targets.iter_mut().find(|target| target.path == path) {
-                Some(known) => known.is_deleted |= is_deleted,
-                None if scope.place(&path) == Place::Inside => targets.push(Target { path, is_glob, is_deleted }),
+            match places.get(&path) {
+                Some(place) => targets[*place].is_deleted |= is_deleted,
+                None if scope.place(&path) == Place::Inside => {
+                    places.insert(path.clone(), targets.len());
+                    targets.push(Target { path, is_glob, is_deleted });
+                }
                 None => {}
             }
         };
         for used in &analysis.paths {
-            let is_moved = moved.iter().any(|word| used.path.ends_with(Path::new(word.trim_start_matches("./"))));
+            let is_moved = used.path.file_name().is_some_and(|name| moved.contains(name));
             let is_deleted = used.access == Access::Write && (deletes || is_moved);
             // `find DIR -name ... -delete` was judged by a file that stands for all that it finds.
             if is_deleted && used.path.file_name().is_some_and(|name| name == "x") && names(analysis, "find") {
@@ -122,11 +128,10 @@ fn is_deleter(part: &Part) -> bool {
     part.words.first().is_some_and(|program| DELETERS.contains(&program.as_str()))
 }
 
-/// The words that a part moves away.
-fn moved(part: &Part) -> impl Iterator<Item = &str> {
+/// The names of what a part moves away.
+fn moved(part: &Part) -> impl Iterator<Item = &OsStr> {
     let is_move = part.words.first().is_some_and(|program| program == "mv");
-    let words = part.words.iter().skip(1).map(String::as_str).filter(|word| !word.starts_with('-'));
-    words.filter(move |word| is_move && !word.is_empty())
+    part.words.iter().skip(1).filter(move |_| is_move).filter_map(|word| Path::new(word).file_name())
 }
 
 /// Which ignored files a part means without naming them.

@@ -115,9 +115,7 @@ pub(super) fn before(
                 manifest.learn(path, Seen::new(stamp, state, at));
             }
             // The disk is full, or worse: nothing can be kept.
-            Err(error) if matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded) => {
-                return Err(error);
-            }
+            Err(error) if error.kind() == io::ErrorKind::StorageFull => return Err(error),
             // It went meanwhile, or cannot be read: then it cannot be told what becomes of it.
             Err(_) => {
                 manifest.forget(&path);
