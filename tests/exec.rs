@@ -79,13 +79,13 @@ fn patterns_may_begin_like_paths() {
         .play(
             r#"{"call":[{"tool":"bash","input":{"command":"cd sub"}},{"tool":"glob","input":{"pattern":"../*.sh"}},{"tool":"glob","input":{"pattern":"~/*.sh"}},{"tool":"glob","input":{"pattern":"*.sh"}}]}
                {"say":"ok"}"#,
-            &["--permission-mode", "yolo"],
+            &[],
         )
         .expect(0);
     let home = world.project().parent().unwrap().canonicalize().unwrap();
     let outputs = run.outputs();
     assert!(outputs[1].ends_with("/a.sh") && outputs[3] == "b.sh", "{outputs:?}");
-    assert!(outputs[2].starts_with(&format!("refused: {} lies outside", home.display())), "{outputs:?}");
+    assert!(outputs[2].contains(&format!("{} lies outside", home.display())), "{outputs:?}");
 }
 
 #[test]

@@ -193,7 +193,10 @@ impl Agent {
         if access != Access::Read && self.watch().strikes.is_out() {
             return Err(STRUCK_OUT.to_owned());
         }
-        let judged = self.judge(call, access).await;
+        let mut judged = self.judge(call, access).await;
+        if let Some(lost) = self.beyond_undo(call, &judged).await {
+            judged.decision = guard::Decision::ask("undo.cap", format!("undo could not bring back {lost}"));
+        }
         let decided = match judged.decision.verdict {
             guard::Verdict::Allow => audit::Decision::Allowed,
             guard::Verdict::Deny => {
@@ -206,6 +209,13 @@ impl Agent {
         };
         self.repeats(call, access, verdict).await?;
         Ok((judged.permit, decided))
+    }
+
+    /// What a command that the guard allows would destroy for good.
+    async fn beyond_undo(&self, call: &ToolUse, judged: &Judgement) -> Option<String> {
+        let is_free = judged.decision.verdict == guard::Verdict::Allow && !self.guard.allows_everything();
+        let command = call.input.get("command").and_then(Value::as_str).filter(|_| is_free)?;
+        self.executor.workspace().beyond_undo(command).await
     }
 
     /// What the guard says. Where files are concerned it looks at them, off this thread.

@@ -1,7 +1,7 @@
 //! Permission: what the guard says about a call, before it runs, and what a person's answers have added to that.
 
 use std::collections::HashSet;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use baton_core::{Access, PermissionMode, ToolUse};
@@ -92,8 +92,15 @@ impl Guard {
         let mut whole = calls.iter().fold(whole, |whole, part| {
             let part = match part {
                 Call::Command(command) => self.command(command, &rules, &context),
-                Call::Read(path) => self.path(part, path, Access::Read, paths, &rules),
-                Call::Write(path) => self.path(part, path, Access::Write, paths, &rules),
+                Call::Read(path) => {
+                    self.path(part, Access::Read, paths.judge(path, Access::Read, self.mode, &rules), paths)
+                }
+                Call::Write(path) => {
+                    self.path(part, Access::Write, paths.judge(path, Access::Write, self.mode, &rules), paths)
+                }
+                Call::Delete(path) => {
+                    self.path(part, Access::Write, paths.judge_deleting(path, self.mode, &rules), paths)
+                }
                 Call::Fetch(_) | Call::Tool { .. } => Judgement {
                     decision: evaluate(part, self.mode, &rules, &context),
                     rules: propose(part, None, &context.scope),
@@ -118,14 +125,19 @@ impl Guard {
         Judgement { decision, rules, permit: Permit { leave: leave(&analysis), ..Permit::default() } }
     }
 
-    fn path(&self, call: &Call, path: &Path, access: Access, paths: &PathGuard, rules: &Rules) -> Judgement {
-        let Judged { mut decision, path: real } = paths.judge(path, access, self.mode, rules);
+    fn path(&self, call: &Call, access: Access, judged: Judged, paths: &PathGuard) -> Judgement {
+        let Judged { mut decision, path: real } = judged;
         // The tool has better words for that.
         if decision.rule == "path.missing" {
             decision = Decision::allow("path.missing", "there is nothing to be read");
         }
         let grant = real.map_or_else(Grant::none, |real| Grant::none().path(real, access));
         Judgement { decision, rules: propose(call, None, paths.scope()), permit: Permit { grant, ..Permit::default() } }
+    }
+
+    /// Whether the person wants no question at all.
+    pub(crate) fn allows_everything(&self) -> bool {
+        self.mode == PermissionMode::Yolo
     }
 
     /// Remembers what a person allowed: these rules, or the very call where no rule can say it.

@@ -24,6 +24,8 @@ pub enum Call {
     Read(PathBuf),
     /// Write, make or delete a file; the path is absolute, with its links resolved.
     Write(PathBuf),
+    /// Delete a file, or a link and not what it leads to; the path is absolute.
+    Delete(PathBuf),
     /// Fetch an address.
     Fetch(String),
     /// Another tool, by its name and what it does.
@@ -70,7 +72,12 @@ impl Call {
                     scope,
                 )
             }
-            "apply_patch" => writes(text(&["patch", "input"]).into_iter().flat_map(patched), scope),
+            "apply_patch" => {
+                let patch = text(&["patch", "input"]).unwrap_or_default();
+                let deleted = headers(patch, &["*** Delete File:"]).map(|path| Self::Delete(scope.meant(path)));
+                let written = headers(patch, &["*** Add File:", "*** Update File:", "*** Move to:"]);
+                writes(written, scope).into_iter().chain(deleted).collect()
+            }
             "web_fetch" | "WebFetch" => vec![Self::Fetch(text(&["url"]).unwrap_or_default().to_owned())],
             _ => other(),
         }
@@ -90,11 +97,10 @@ fn writes<'a>(paths: impl Iterator<Item = &'a str>, scope: &Scope) -> Vec<Call> 
     paths.into_iter().map(Call::Write).collect()
 }
 
-/// The files that a patch speaks of. Every line that could be a header counts: those of contents begin with another
-/// character.
-fn patched(patch: &str) -> impl Iterator<Item = &str> {
-    const HEADERS: [&str; 4] = ["*** Add File:", "*** Delete File:", "*** Update File:", "*** Move to:"];
-    patch.split('\n').filter_map(|line| HEADERS.iter().find_map(|header| line.strip_prefix(header)).map(str::trim))
+/// The files that a patch names by these headers. Every line that could be one counts: those of contents begin with
+/// another character.
+fn headers<'a>(patch: &'a str, headers: &'a [&str]) -> impl Iterator<Item = &'a str> {
+    patch.split('\n').filter_map(|line| headers.iter().find_map(|header| line.strip_prefix(header)).map(str::trim))
 }
 
 /// The directory that a pattern names before its first wildcard, if that need not lie below `dir`.
@@ -114,7 +120,7 @@ pub fn evaluate(call: &Call, mode: PermissionMode, rules: &Rules, context: &Cont
             let by_rule = rules.decide(|rule| rule.matches_path(path, Access::Read, false, scope));
             by_mode(settle(scope.judge(path, Access::Read, false), by_rule), Access::Read, true, mode, context)
         }
-        Call::Write(path) => {
+        Call::Write(path) | Call::Delete(path) => {
             let by_rule = rules.decide(|rule| rule.matches_path(path, Access::Write, false, scope));
             let judged = scope.judge(path, Access::Write, false);
             let leaves = judged.rule == "path.write-outside";
@@ -289,7 +295,7 @@ mod tests {
                      +x\n*** Delete File: ../d\n*** End Patch";
         assert_eq!(
             calls("apply_patch", json!({"patch": patch})),
-            writes(&["/etc/b", "/home/dev/c", "/w/src/../d", "/w/src/a"])
+            [writes(&["/etc/b", "/home/dev/c", "/w/src/a"]), vec![Call::Delete("/w/src/../d".into())]].concat()
         );
         let edits = json!({"path": "a", "edits": [{"old": "", "new": ""}, {"file_path": "/b"}, {"path": "a"}]});
         assert_eq!(calls("multi_edit", edits), writes(&["/b", "/w/src/a"]));

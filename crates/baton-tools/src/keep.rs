@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use baton_guard::undo::{Named, Summary, Undo, bytes_in_words, path_text, what_cannot_be_restored};
+use baton_guard::undo::{Ignored, Named, Summary, Undo, bytes_in_words, path_text, what_cannot_be_restored};
 use baton_guard::{Analysis, Scope, analyse};
 
 use crate::{CallContext, Outcome, Workspace};
@@ -41,6 +41,20 @@ impl Workspace {
             crate::blocking(move || undo.foresee(&named)).await
         };
         what_cannot_be_restored(&analysis, &named, &scope, &looked)
+    }
+
+    /// The ignored files that a command is about to destroy although they are more than an undo keeps.
+    pub async fn beyond_undo(&self, command: &str) -> Option<String> {
+        let (_, named) = looked_at(command, &self.scope());
+        if named.ignored == Ignored::None && !named.targets.iter().any(|target| target.is_deleted) {
+            return None;
+        }
+        let undo = Arc::clone(self.undo()?);
+        let looked = crate::blocking(move || undo.foresee(&named)).await;
+        let (first, bytes) = looked.ignored.first()?;
+        let more = looked.ignored.len() - 1;
+        let more = if more == 0 { String::new() } else { format!(" and {more} more") };
+        Some(format!("{} ({}){more}", path_text::of(first), bytes_in_words(*bytes)))
     }
 
     /// Keeps files that are about to be changed. What cannot be kept must not be changed.

@@ -183,6 +183,22 @@ impl PathGuard {
         })
     }
 
+    /// As [`Self::judge`], for a file or a link that would be deleted: it is not followed.
+    pub fn judge_deleting(&self, path: &Path, mode: PermissionMode, rules: &Rules) -> Judged {
+        let (Some(dir), Some(name)) = (path.parent(), path.file_name()) else {
+            return self.judge(path, Access::Write, mode, rules);
+        };
+        let by_text = resolve::by_text(path, Access::Write, mode, rules, &self.context);
+        match resolve::locate(dir) {
+            Ok(parent) => {
+                let real = parent.path.join(name);
+                let by_place = evaluate(&Call::Write(real.clone()), mode, rules, &self.context);
+                Judged { decision: by_text.join(by_place), path: Some(real) }
+            }
+            Err(_) => self.judge(path, Access::Write, mode, rules),
+        }
+    }
+
     /// What a search below a directory may do with what it comes across.
     pub fn sight<'a>(&'a self, base: &'a Path, grant: &'a Grant) -> Sight<'a> {
         let scope = self.scope();

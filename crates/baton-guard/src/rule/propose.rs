@@ -39,7 +39,7 @@ pub fn propose(call: &Call, analysis: Option<&Analysis>, scope: &Scope) -> Vec<S
     match call {
         Call::Command(_) => analysis.map(of_command).unwrap_or_default(),
         Call::Read(path) => vec![format!("Read({})", spec_of(path, scope))],
-        Call::Write(path) => vec![format!("Edit({})", spec_of(path, scope))],
+        Call::Write(path) | Call::Delete(path) => vec![format!("Edit({})", spec_of(path, scope))],
         Call::Fetch(url) => host(url).map(|host| vec![format!("WebFetch(domain:{host})")]).unwrap_or_default(),
         Call::Tool { name, .. } => vec![name.clone()],
     }
