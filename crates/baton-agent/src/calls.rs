@@ -112,7 +112,7 @@ impl Agent {
                 }
             });
             if end.is_none() {
-                end = self.watch().stopped.take().map(stopped);
+                end = self.watch().stopped.take().as_deref().map(stopped);
             }
             if end.is_none() {
                 end = group.iter().zip(&verdicts).find_map(|(call, verdict)| hopeless(call, verdict));
@@ -346,7 +346,7 @@ fn rejected(answer: Answer) -> String {
 }
 
 /// The end of a turn whose calls cannot be put on record.
-fn stopped(why: String) -> End {
+fn stopped(why: &str) -> End {
     let fault = Fault::new(Area::Workspace, Tier::UserFixable, format!("no tool may run: {why}"))
         .hint("`baton audit verify` says what is wrong with the log");
     End { reason: TurnReason::Error, fault: Some(fault) }

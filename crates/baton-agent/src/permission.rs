@@ -93,13 +93,13 @@ impl Guard {
             let part = match part {
                 Call::Command(command) => self.command(command, &rules, &context),
                 Call::Read(path) => {
-                    self.path(part, Access::Read, paths.judge(path, Access::Read, self.mode, &rules), paths)
+                    of_path(part, Access::Read, paths.judge(path, Access::Read, self.mode, &rules), paths)
                 }
                 Call::Write(path) => {
-                    self.path(part, Access::Write, paths.judge(path, Access::Write, self.mode, &rules), paths)
+                    of_path(part, Access::Write, paths.judge(path, Access::Write, self.mode, &rules), paths)
                 }
                 Call::Delete(path) => {
-                    self.path(part, Access::Write, paths.judge_deleting(path, self.mode, &rules), paths)
+                    of_path(part, Access::Write, paths.judge_deleting(path, self.mode, &rules), paths)
                 }
                 Call::Fetch(_) | Call::Tool { .. } => Judgement {
                     decision: evaluate(part, self.mode, &rules, &context),
@@ -123,16 +123,6 @@ impl Guard {
         }
         let rules = propose(&Call::Command(command.to_owned()), Some(&analysis), &context.scope);
         Judgement { decision, rules, permit: Permit { leave: leave(&analysis), ..Permit::default() } }
-    }
-
-    fn path(&self, call: &Call, access: Access, judged: Judged, paths: &PathGuard) -> Judgement {
-        let Judged { mut decision, path: real } = judged;
-        // The tool has better words for that.
-        if decision.rule == "path.missing" {
-            decision = Decision::allow("path.missing", "there is nothing to be read");
-        }
-        let grant = real.map_or_else(Grant::none, |real| Grant::none().path(real, access));
-        Judgement { decision, rules: propose(call, None, paths.scope()), permit: Permit { grant, ..Permit::default() } }
     }
 
     /// Whether the person wants no question at all.
@@ -174,6 +164,17 @@ impl Judgement {
         self.permit.leave = other.permit.leave;
         self
     }
+}
+
+/// What is said about the path of a call.
+fn of_path(call: &Call, access: Access, judged: Judged, paths: &PathGuard) -> Judgement {
+    let Judged { mut decision, path: real } = judged;
+    // The tool has better words for that.
+    if decision.rule == "path.missing" {
+        decision = Decision::allow("path.missing", "there is nothing to be read");
+    }
+    let grant = real.map_or_else(Grant::none, |real| Grant::none().path(real, access));
+    Judgement { decision, rules: propose(call, None, paths.scope()), permit: Permit { grant, ..Permit::default() } }
 }
 
 /// What a command needs that commands do not have: where it would reach beyond the sandbox.

@@ -73,9 +73,9 @@ impl Call {
                 )
             }
             "apply_patch" => {
-                let patch = text(&["patch", "input"]).unwrap_or_default();
-                let deleted = headers(patch, &["*** Delete File:"]).map(|path| Self::Delete(scope.meant(path)));
-                let written = headers(patch, &["*** Add File:", "*** Update File:", "*** Move to:"]);
+                let lines = text(&["patch", "input"]).unwrap_or_default();
+                let deleted = headers(lines, &["*** Delete File:"]).map(|path| Self::Delete(scope.meant(path)));
+                let written = headers(lines, &["*** Add File:", "*** Update File:", "*** Move to:"]);
                 writes(written, scope).into_iter().chain(deleted).collect()
             }
             "web_fetch" | "WebFetch" => vec![Self::Fetch(text(&["url"]).unwrap_or_default().to_owned())],

@@ -62,13 +62,12 @@ impl Shell<'_> {
         if !self.is_kept {
             environment.push(("TMPDIR".into(), self.workspace.temp().into()));
         }
-        let mut command = match self.room {
-            Some(room) => confined(room, args)?,
-            None => {
-                let mut command = shell(self.is_kept);
-                command.args(args).stdin(Stdio::null());
-                command
-            }
+        let mut command = if let Some(room) = self.room {
+            confined(room, args)?
+        } else {
+            let mut command = shell(self.is_kept);
+            command.args(args).stdin(Stdio::null());
+            command
         };
         command.current_dir(self.cwd).env_clear().envs(environment).stdout(pipe.try_clone()?).stderr(pipe);
         let child = command.spawn()?;

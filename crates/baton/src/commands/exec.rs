@@ -28,6 +28,7 @@ Examples:
 Exit codes: 0 done · 2 bad input · 3 the task failed · 4 a person is needed · 5 a cap was reached
   6 provider, key or quota · 8 workspace conflict · 130/143 interrupted · 1 internal error
 ")]
+#[allow(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 pub struct Args {
     /// What to do; - reads it from standard input
     prompt: Option<String>,
