@@ -12,6 +12,7 @@ mod command_line;
 mod discipline;
 mod exec;
 mod guard;
+mod guarded;
 mod interrupt;
 mod keys;
 mod limits;
