@@ -19,6 +19,7 @@ mod limits;
 mod network;
 mod output_formats;
 mod paths;
+mod plan;
 mod sandbox;
 mod tidy;
 mod trust;

@@ -5,6 +5,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
 use baton_core::{Access, Answer, ApprovalId, CallId, EventBody, ToolUse};
+use baton_guard::Plan;
+use baton_guard::path::escaped;
 use baton_tools::{Ask, Question, Reply};
 use tokio::sync::oneshot;
 
@@ -59,6 +61,21 @@ impl Approvals {
             options: Vec::new(),
         };
         self.put(body, Some((call.clone(), access))).await
+    }
+
+    /// Shows the person a plan and what it grants, and waits for the answer; `None` if there is nobody.
+    pub(crate) async fn ask_about_plan(&self, call: &CallId, plan: &Plan, reason: String) -> Option<Answer> {
+        let body = |approval: &ApprovalId| EventBody::ApprovalAsked {
+            approval: approval.clone(),
+            call: call.clone(),
+            tool: "plan".to_owned(),
+            access: Access::Write,
+            reason,
+            what: Some(escaped(plan.text())),
+            rules: plan.grants(),
+            options: Vec::new(),
+        };
+        self.put(body, None).await
     }
 
     async fn put(

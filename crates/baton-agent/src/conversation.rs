@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::sync::Mutex;
 use std::sync::PoisonError;
 
-use baton_core::{AgentRole, Block, Event, EventBody, EventSource, Op};
+use baton_core::{AgentRole, Block, Event, EventBody, EventSource, Op, PermissionMode};
 use baton_guard::sandbox::Level;
 use baton_llm::{Budget, Gate, Model, Request};
-use baton_tools::{Confinement, Executor};
+use baton_tools::{Confinement, Executor, Typed};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tracing::info;
@@ -18,6 +18,7 @@ use crate::approvals::Approvals;
 use crate::events::EventSink;
 use crate::limits::TurnLimits;
 use crate::permission::{Guard, Permissions};
+use crate::planning::Planning;
 use crate::prompt::SYSTEM_PROMPT;
 use crate::turn::Agent;
 
@@ -107,9 +108,19 @@ impl Steering {
 }
 
 /// Takes ops until the handle is gone. Ops that arrive during a turn are heard at once.
-async fn run(options: Options, mut inbox: mpsc::Receiver<Op>, sender: mpsc::Sender<Event>) {
+async fn run(mut options: Options, mut inbox: mpsc::Receiver<Op>, sender: mpsc::Sender<Event>) {
     let events = EventSink::new(options.source.clone(), sender, options.executor.workspace().redactor().clone());
-    info!(session = %options.source.session(), model = %options.model.name, mode = %options.permissions.mode, "session started");
+    let approvals = Arc::new(Approvals::new(events.clone(), options.is_attended));
+    let mode = options.permissions.mode;
+    let Permissions { rules, record, rule_book, plans, .. } =
+        std::mem::replace(&mut options.permissions, Permissions::of(mode));
+    let is_sandboxed = sandbox(&options.executor) != Level::None;
+    let guard = Arc::new(Guard::new(mode, rules, is_sandboxed, rule_book));
+    if let (PermissionMode::Plan, Some(plans)) = (mode, plans) {
+        let planning = Planning::new(guard.clone(), approvals.clone(), record.clone(), events.clone(), plans);
+        options.executor = options.executor.with_tool(Typed::new(planning));
+    }
+    info!(session = %options.source.session(), model = %options.model.name, %mode, "session started");
     events.emit_lone(session_started(&options)).await;
     let unknown = (!options.model.is_known).then(|| {
         format!("{} is not in the catalogue: default limits apply and its price is not known", options.model.name)
@@ -117,18 +128,15 @@ async fn run(options: Options, mut inbox: mpsc::Receiver<Op>, sender: mpsc::Send
     for text in options.notices.iter().cloned().chain(unknown) {
         events.emit_lone(EventBody::Noticed { text }).await;
     }
-    let approvals = Arc::new(Approvals::new(events.clone(), options.is_attended));
     let background = options.executor.workspace().background().clone();
     let request = first_request(&options);
-    let Permissions { mode, rules, record, rule_book } = options.permissions;
-    let is_sandboxed = sandbox(&options.executor) != Level::None;
     let mut agent = Agent {
         request,
         events,
         model: options.model,
         gate: options.gate,
         executor: options.executor.with_person(approvals.clone()),
-        guard: Arc::new(Guard::new(mode, rules, is_sandboxed, rule_book)),
+        guard,
         record,
         limits: options.limits,
         budgets: options.budgets,

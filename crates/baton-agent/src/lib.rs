@@ -12,6 +12,7 @@ mod events;
 mod instructions;
 mod limits;
 mod permission;
+mod planning;
 mod prompt;
 mod record;
 mod repetition;

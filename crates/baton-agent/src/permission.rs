@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use baton_core::{Access, PermissionMode, ToolUse};
 use baton_guard::path::escaped;
 use baton_guard::{
-    About, Analysis, Call, Context, Decision, Grant, Judged, Origin, PathGuard, PermissionSettings, Rules, Scope,
-    Verdict, analyse, evaluate, evaluate_command, propose,
+    About, Analysis, Call, Context, Decision, Grant, Judged, Origin, PathGuard, PermissionSettings, Plan, Plans, Rules,
+    Scope, Verdict, analyse, evaluate, evaluate_command, propose,
 };
 use baton_tools::{Leave, Permit};
 use serde_json::Value;
@@ -29,12 +29,14 @@ pub struct Permissions {
     pub record: Option<Record>,
     /// Keeps the rules of people who answer "always".
     pub rule_book: Option<Arc<dyn RuleBook>>,
+    /// Where its plans are kept. Without this an agent in mode `plan` has no way out of it.
+    pub plans: Option<Plans>,
 }
 
 impl Permissions {
     /// Those of this mode, without rules and without a record.
     pub fn of(mode: PermissionMode) -> Self {
-        Self { mode, rules: Rules::none(), record: None, rule_book: None }
+        Self { mode, rules: Rules::none(), record: None, rule_book: None, plans: None }
     }
 }
 
@@ -62,6 +64,8 @@ pub(crate) struct Guard {
     /// Calls that were allowed as they are, since no rule could say them.
     calls: Mutex<HashSet<String>>,
     rule_book: Option<Arc<dyn RuleBook>>,
+    /// What the plan grants that is approved: as long as there is one, mode `plan` is mode `ask`.
+    granted: Mutex<Option<Rules>>,
 }
 
 impl Guard {
@@ -71,7 +75,8 @@ impl Guard {
         is_sandboxed: bool,
         rule_book: Option<Arc<dyn RuleBook>>,
     ) -> Self {
-        Self { mode, is_sandboxed, rules: Mutex::new(rules), calls: Mutex::default(), rule_book }
+        let (rules, calls, granted) = (Mutex::new(rules), Mutex::default(), Mutex::default());
+        Self { mode, is_sandboxed, rules, calls, rule_book, granted }
     }
 
     /// Judges a call that would be made from this directory, by the paths of this guard. Looks at where paths lead, so it
@@ -79,7 +84,7 @@ impl Guard {
     pub(crate) fn judge(&self, call: &ToolUse, access: Access, paths: &PathGuard, cwd: PathBuf) -> Judgement {
         let scope = Scope { cwd, ..paths.scope().clone() };
         let context = Context { scope, sandboxed: self.is_sandboxed };
-        let rules = lock(&self.rules).clone();
+        let (mode, rules) = self.now();
         let mut calls = Call::of_tool(&call.tool, &call.input, access, &context.scope);
         if calls.is_empty() {
             calls.push(Call::Tool { name: call.tool.clone(), access });
@@ -91,18 +96,14 @@ impl Guard {
         };
         let mut whole = calls.iter().fold(whole, |whole, part| {
             let part = match part {
-                Call::Command(command) => self.command(command, &rules, &context),
-                Call::Read(path) => {
-                    of_path(part, Access::Read, paths.judge(path, Access::Read, self.mode, &rules), paths)
-                }
+                Call::Command(command) => self.command(command, mode, &rules, &context),
+                Call::Read(path) => of_path(part, Access::Read, paths.judge(path, Access::Read, mode, &rules), paths),
                 Call::Write(path) => {
-                    of_path(part, Access::Write, paths.judge(path, Access::Write, self.mode, &rules), paths)
+                    of_path(part, Access::Write, paths.judge(path, Access::Write, mode, &rules), paths)
                 }
-                Call::Delete(path) => {
-                    of_path(part, Access::Write, paths.judge_deleting(path, self.mode, &rules), paths)
-                }
+                Call::Delete(path) => of_path(part, Access::Write, paths.judge_deleting(path, mode, &rules), paths),
                 Call::Fetch(_) | Call::Tool { .. } => Judgement {
-                    decision: evaluate(part, self.mode, &rules, &context),
+                    decision: evaluate(part, mode, &rules, &context),
                     rules: propose(part, None, &context.scope),
                     permit: Permit::default(),
                 },
@@ -115,19 +116,52 @@ impl Guard {
         whole
     }
 
-    fn command(&self, command: &str, rules: &Rules, context: &Context) -> Judgement {
+    fn command(&self, command: &str, mode: PermissionMode, rules: &Rules, context: &Context) -> Judgement {
         let analysis = analyse(command, &context.scope);
-        let mut decision = evaluate_command(&analysis, self.mode, rules, context);
-        if !self.is_sandboxed && self.mode != PermissionMode::Yolo {
+        let mut decision = evaluate_command(&analysis, mode, rules, context);
+        let leave = leave(&analysis);
+        if !self.is_sandboxed && mode != PermissionMode::Yolo {
             decision = decision.join(Decision::ask("sandbox.missing", "there is no sandbox that would hold it"));
         }
+        // A rule lets a command run in this mode, but not out of the sandbox that makes it read-only.
+        if mode == PermissionMode::Plan && (leave.everything || !leave.writable.is_empty()) {
+            decision =
+                decision.join(Decision::deny("mode.plan", "plan mode only reads, and it reaches beyond the sandbox"));
+        }
         let rules = propose(&Call::Command(command.to_owned()), Some(&analysis), &context.scope);
-        Judgement { decision, rules, permit: Permit { leave: leave(&analysis), ..Permit::default() } }
+        Judgement { decision, rules, permit: Permit { leave, ..Permit::default() } }
     }
 
     /// Whether the person wants no question at all.
     pub(crate) fn allows_everything(&self) -> bool {
         self.mode == PermissionMode::Yolo
+    }
+
+    /// The mode and the rules that count at present.
+    fn now(&self) -> (PermissionMode, Rules) {
+        let mut rules = lock(&self.rules).clone();
+        match &*lock(&self.granted) {
+            None => (self.mode, rules),
+            Some(granted) => {
+                rules.join(granted);
+                (PermissionMode::Ask, rules)
+            }
+        }
+    }
+
+    /// The rules that plans are checked against: those without any plan.
+    pub(crate) fn rules(&self) -> Rules {
+        lock(&self.rules).clone()
+    }
+
+    /// What this plan names runs unasked from now on, and what the one before named does not.
+    pub(crate) fn grant(&self, plan: &Plan) {
+        *lock(&self.granted) = Some(plan.rules());
+    }
+
+    /// No plan is approved any more.
+    pub(crate) fn void(&self) {
+        *lock(&self.granted) = None;
     }
 
     /// Remembers what a person allowed: these rules, or the very call where no rule can say it.

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use baton_core::{Clock, ToolUse};
+use baton_guard::Plan;
 use baton_guard::audit::{self, Audit};
 
 /// How long an entry may take. Somebody who holds the log for longer has been stopped half-way.
@@ -25,12 +26,16 @@ impl Record {
 
     /// Writes down a call and what was decided about it; why it could not be, in which case nothing may run.
     pub(crate) async fn note(&self, call: &ToolUse, decision: audit::Decision) -> Result<(), String> {
-        let record = audit::Record {
-            kind: "tool".to_owned(),
-            actor: self.actor.clone(),
-            what: format!("{} {}", call.tool, call.input),
-            decision: Some(decision),
-        };
+        self.append("tool", format!("{} {}", call.tool, call.input), decision).await
+    }
+
+    /// Writes down what the person said about a plan; why it could not be, in which case nothing is granted.
+    pub(crate) async fn note_plan(&self, plan: &Plan, decision: audit::Decision) -> Result<(), String> {
+        self.append("plan", plan.in_one_line(), decision).await
+    }
+
+    async fn append(&self, kind: &str, what: String, decision: audit::Decision) -> Result<(), String> {
+        let record = audit::Record { kind: kind.to_owned(), actor: self.actor.clone(), what, decision: Some(decision) };
         let (audit, at) = (Arc::clone(&self.audit), self.clock.now());
         let appending = tokio::task::spawn_blocking(move || audit.append(at, record));
         match tokio::time::timeout(APPEND_MAX, appending).await {

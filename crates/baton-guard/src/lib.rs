@@ -1,5 +1,5 @@
 //! The guard: everything that can refuse or hide. Permission rules, shell command analysis, paths, the OS sandbox, secrets,
-//! credentials, the audit chain, undo, trust in repositories, and git without what a repository makes it do.
+//! credentials, the audit chain, undo, plans, trust in repositories, and git without what a repository makes it do.
 //!
 //! May use `baton-core` and `baton-config`. Decisions are pure functions: [`evaluate`] is the one question, [`analyse`] reads a
 //! command, [`Scope`] judges a path, [`secrets`] finds what must not be seen.
@@ -11,6 +11,7 @@ mod decision;
 mod evaluate;
 pub mod git;
 pub mod path;
+mod plan;
 pub mod program;
 mod rule;
 pub mod sandbox;
@@ -23,4 +24,5 @@ pub use command::{About, Analysis, Finding, Part, PathUse, SyntaxError, analyse}
 pub use decision::{Decision, Verdict};
 pub use evaluate::{Call, Context, evaluate, evaluate_command};
 pub use path::{Grant, Judged, PathGuard, Place, Reach, Refusal, Scope};
+pub use plan::{Plan, PlanError, Plans};
 pub use rule::{Origin, PermissionSettings, Proposal, Proposed, Rule, RuleError, Rules, correction, propose};

@@ -171,6 +171,12 @@ static MARKS: LazyLock<Marks> = LazyLock::new(|| {
     marks
 });
 
+/// The patterns of files that are asked for before they are written, wherever they lie.
+pub(crate) fn asked_before_writing() -> impl Iterator<Item = &'static str> {
+    let asked = PROTECTED.iter().filter(|compiled| compiled.rule.write == Some(Verdict::Ask));
+    asked.flat_map(|compiled| &compiled.rule.patterns).map(String::as_str)
+}
+
 fn is_marked(component: &str) -> bool {
     let Marks { names, beginnings, endings, patterns } = &*MARKS;
     names.contains(component)

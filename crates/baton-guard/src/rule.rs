@@ -16,6 +16,7 @@ use crate::path::Scope;
 
 pub use correction::{Proposal, Proposed, correction};
 pub use propose::propose;
+pub(crate) use propose::spec_of;
 pub use settings::PermissionSettings;
 use spec::Spec;
 pub(crate) use spec::host;
@@ -199,6 +200,11 @@ impl Rules {
         }
         self.layers.push(lists);
         Ok(())
+    }
+
+    /// Those of others as well.
+    pub fn join(&mut self, others: &Self) {
+        self.layers.extend_from_slice(&others.layers);
     }
 
     /// Whether any of them can keep a file from being read unasked.

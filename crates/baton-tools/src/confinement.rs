@@ -2,6 +2,7 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use baton_guard::sandbox::{self, Level, Network, Policy, Prepared, Sandbox};
 
@@ -20,8 +21,8 @@ pub struct Confinement {
     pub own: Vec<PathBuf>,
     /// Directories that commands may write besides the workspace.
     pub writable: Vec<PathBuf>,
-    /// Whether commands write nothing but temporary files.
-    pub is_read_only: bool,
+    /// Whether commands write nothing but temporary files. It ends when a plan is approved.
+    pub is_read_only: AtomicBool,
 }
 
 /// What one command may have that commands do not have otherwise: a person said yes, or a rule did.
@@ -41,19 +42,30 @@ impl Confinement {
         self.sandbox.found().level
     }
 
+    /// Lets the commands that start from now on write in the workspace, or not.
+    pub fn set_read_only(&self, is_read_only: bool) {
+        self.is_read_only.store(is_read_only, Ordering::SeqCst);
+    }
+
     /// Gets a sandbox ready for one command. Blocks for a moment.
     pub(crate) fn prepare(&self, workspace: &Workspace, leave: &Leave) -> io::Result<Prepared> {
-        let dirs: Vec<PathBuf> = if self.is_read_only { Vec::new() } else { workspace.dirs().cloned().collect() };
+        let is_read_only = self.is_read_only.load(Ordering::SeqCst);
+        let mut readable = vec![workspace.outputs().to_owned()];
+        let mut dirs: Vec<PathBuf> = workspace.dirs().cloned().collect();
+        if is_read_only {
+            // Said, since a workspace in `/tmp` would not be there at all otherwise.
+            readable.append(&mut dirs);
+        }
         let mut policy = Policy::of(&sandbox::Workspace {
             dirs: &dirs,
             temp: workspace.temp(),
             home: self.home.as_deref(),
             cargo_home: self.cargo_home.as_deref(),
             own: &self.own,
-            readable: &[workspace.outputs().to_owned()],
+            readable: &readable,
             network: if leave.network { Network::Host } else { Network::Loopback },
         });
-        if !self.is_read_only {
+        if !is_read_only {
             policy.writable.extend(self.writable.iter().filter(|dir| dir.is_dir()).cloned());
         }
         policy.writable.extend(leave.writable.iter().filter_map(|path| existing(path)));

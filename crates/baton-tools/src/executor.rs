@@ -54,6 +54,13 @@ impl Executor {
         self
     }
 
+    /// One tool more, behind the others.
+    #[must_use]
+    pub fn with_tool(mut self, tool: impl Tool + 'static) -> Self {
+        self.registry = self.registry.with(tool);
+        self
+    }
+
     /// The tools.
     pub fn registry(&self) -> &Registry {
         &self.registry

@@ -21,6 +21,8 @@ pub trait TypedTool: Send + Sync {
     const ACCESS: Access;
     /// Whether it ends by limits of its own; see [`Tool::own_limits`].
     const OWN_LIMITS: bool = matches!(Self::ACCESS, Access::Execute);
+    /// Whether it may run beside other calls; see [`Tool::parallel`].
+    const PARALLEL: bool = matches!(Self::ACCESS, Access::Read | Access::Network);
 
     /// Runs one call. An error is read by the model: it says what is wrong and what to do.
     fn call(&self, input: Self::Input, cx: &CallContext) -> impl Future<Output = Result<Outcome, String>> + Send;
@@ -75,6 +77,10 @@ impl<T: TypedTool> Tool for Typed<T> {
 
     fn own_limits(&self) -> bool {
         T::OWN_LIMITS
+    }
+
+    fn parallel(&self) -> bool {
+        T::PARALLEL
     }
 
     async fn run(&self, input: Value, cx: &CallContext) -> Outcome {

@@ -66,7 +66,7 @@ impl Setup {
             cargo_home: std::env::var_os("CARGO_HOME").map(PathBuf::from),
             own: self.own_dirs(),
             writable: self.sandbox.write.iter().map(|dir| self.in_home(dir)).collect(),
-            is_read_only,
+            is_read_only: is_read_only.into(),
         }
     }
 
@@ -122,7 +122,9 @@ impl Setup {
         rules.add(&settings, Origin::Trusted).map_err(|error| Fault::input(error.to_string()))?;
         let audit = Audit::new(&self.places.state_dir, &self.project.id, redactor);
         let record = Some(Record::new(audit, clock, format!("main {session}")));
-        Ok(Permissions { mode, rules, record, rule_book: Some(Arc::new(RuleFile::of_project(self))) })
+        // Where nothing may be written there is nothing to plan.
+        let plans = if self.is_too_wide() { None } else { Some(self.plans()?) };
+        Ok(Permissions { mode, rules, record, rule_book: Some(Arc::new(RuleFile::of_project(self))), plans })
     }
 }
 

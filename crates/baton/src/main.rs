@@ -5,6 +5,7 @@ mod commands;
 mod exit;
 mod guarding;
 mod log;
+mod planning;
 mod rule_file;
 mod setup;
 mod trusting;

@@ -72,7 +72,8 @@ fn of_command(analysis: &Analysis) -> Vec<String> {
     rules
 }
 
-fn spec_of(path: &Path, scope: &Scope) -> String {
+/// An absolute path as rules write it.
+pub(crate) fn spec_of(path: &Path, scope: &Scope) -> String {
     if let Ok(inner) = path.strip_prefix(&scope.root) {
         return format!("./{}", inner.display());
     }

@@ -35,7 +35,7 @@ impl Spec {
             Some(text) => (text, true),
             None => (text, false),
         };
-        let words: Vec<String> = text.split_whitespace().map(str::to_owned).collect();
+        let words = words(text);
         if words.is_empty() {
             return Err("has no words of a command".to_owned());
         }
@@ -136,6 +136,24 @@ impl Spec {
             Self::Words(_) | Self::Anywhere(_) | Self::Path { .. } => false,
         }
     }
+}
+
+/// The words of a command. Quotes hold one together; where one is not closed, all of them are characters like others.
+fn words(text: &str) -> Vec<String> {
+    let (mut words, mut word, mut quote) = (Vec::new(), None::<String>, None);
+    for c in text.chars() {
+        match (quote, c) {
+            (Some(open), c) if c == open => quote = None,
+            (None, '"' | '\'') => {
+                quote = Some(c);
+                word.get_or_insert_default();
+            }
+            (None, c) if c.is_whitespace() => words.extend(word.take()),
+            (_, c) => word.get_or_insert_default().push(c),
+        }
+    }
+    words.extend(word);
+    if quote.is_some() { text.split_whitespace().map(str::to_owned).collect() } else { words }
 }
 
 /// Whether words follow a pattern, in which [`MANY`] stands for any number of them.

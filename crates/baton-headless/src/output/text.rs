@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use anstyle::{AnsiColor, Style};
 use baton_core::{EventBody, Fault, Tier, TurnReason, Usage, Usd};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 const DIM: Style = Style::new().dimmed();
 const RED: Style = AnsiColor::Red.on_default().bold();
@@ -44,6 +44,8 @@ pub(crate) struct Text {
     is_stderr_terminal: bool,
     is_line_open: bool,
     refused: u32,
+    /// The latest plan that waits for approval: its number, its hash, and what it asks for.
+    plan: Option<Map<String, Value>>,
     countdown: Option<Countdown>,
 }
 
@@ -59,6 +61,7 @@ impl Text {
             is_stderr_terminal: io::stderr().is_terminal(),
             is_line_open: false,
             refused: 0,
+            plan: None,
             countdown: None,
         }
     }
@@ -89,6 +92,9 @@ impl Text {
                     say!("  {}", todo_line(item));
                 }
             }
+            EventBody::ToolEnded { tool, is_error: false, meta, .. } if tool == "plan" => {
+                self.plan = meta.contains_key("hash").then(|| meta.clone());
+            }
             EventBody::ToolEnded { output, is_error: true, .. } => {
                 self.refused += u32::from(output.starts_with("refused: ") && output.contains("--permission-mode"));
                 say!("  {YELLOW}✗ {}{YELLOW:#}", harmless(&last_words(output)));
@@ -108,6 +114,9 @@ impl Text {
                     let mut stdout = io::stdout().lock();
                     stdout.write_all(text.as_bytes())?;
                     stdout.write_all(b"\n")?;
+                }
+                if let Some(plan) = self.plan.take() {
+                    show_plan(&plan);
                 }
                 self.summarise(*reason, *steps, usage, *cost_usd, *duration_ms);
             }
@@ -182,6 +191,18 @@ pub fn show_fault(fault: &Fault) {
     if let Some(hint) = &fault.hint {
         say!("{CYAN}hint:{CYAN:#} {}", harmless(hint));
     }
+}
+
+/// A plan that nobody was there to approve, and how to do that.
+fn show_plan(plan: &Map<String, Value>) {
+    let text = |key: &str| plan.get(key).and_then(Value::as_str).unwrap_or_default();
+    let hash = text("hash");
+    let grants = plan.get("grants").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str);
+    let grants: String = grants.map(|grant| format!("\n  {}", harmless(grant))).collect();
+    let version = plan.get("version").and_then(Value::as_u64).unwrap_or_default();
+    let asks = if grants.is_empty() { " asks for nothing" } else { " asks for:" };
+    say!("{CYAN}plan {version}{CYAN:#} {}{asks}{grants}", harmless(hash));
+    say!("{CYAN}approve and carry out:{CYAN:#} baton exec --plan {}", harmless(hash.get(..12).unwrap_or(hash)));
 }
 
 /// An item of the agent's list, with a sign of how far it is.

@@ -11,6 +11,7 @@ use baton_llm::{Effort, Recording};
 use serde_json::json;
 
 use crate::exit::Exit;
+use crate::planning::PROMPT;
 use crate::setup::{Request, Setup, block_on, clean};
 use crate::{Global, log};
 
@@ -24,6 +25,7 @@ Examples:
   baton exec --permission-mode auto \"fix the failing test\"
   git diff | baton exec \"review this change\"
   baton exec -m openai/gpt-5.2:high --json \"explain @src/main.rs\"
+  baton exec --permission-mode plan \"plan the change\"    and then: baton exec --plan HASH
 
 Exit codes: 0 done · 2 bad input · 3 the task failed · 4 a person is needed · 5 a cap was reached
   6 provider, key or quota · 8 workspace conflict · 130/143 interrupted · 1 internal error
@@ -56,6 +58,9 @@ pub struct Args {
     /// What may be done unasked: ask, accept-edits, plan, auto, deny, yolo [default: auto where there is a sandbox]
     #[arg(long, value_name = "MODE")]
     permission_mode: Option<PermissionMode>,
+    /// Approve the plan of this hash, which --permission-mode plan has made, and carry it out
+    #[arg(long, value_name = "HASH")]
+    plan: Option<String>,
     /// Trust this repository as it is now, for this run
     #[arg(long)]
     trust: bool,
@@ -184,16 +189,22 @@ async fn prepare(global: &Global, args: &Args) -> Result<Prepared, Fault> {
         tokens: args.max_tokens,
         seconds: args.max_time.or(setup.limits.seconds),
     };
+    let plan = args.plan.as_deref().map(|digits| setup.plan(digits)).transpose()?;
+    let mode = match plan {
+        None => args.permission_mode,
+        Some(_) => Some(setup.mode_of_plan(args.permission_mode)?),
+    };
     let request = Request {
         model: args.model.as_deref(),
         effort: args.effort,
         web_search: args.web_search,
-        mode: args.permission_mode,
+        mode,
         limits,
         record: args.record.as_deref(),
     };
     let (mut options, recording) = setup.conversation(request)?;
-    let input = Input { prompt: args.prompt.clone(), images: args.images.clone(), cwd: setup.cwd.clone() };
+    let prompt = args.prompt.clone().or_else(|| plan.is_some().then(|| PROMPT.to_owned()));
+    let input = Input { prompt, images: args.images.clone(), cwd: setup.cwd.clone() };
     let (mut prompt, notice) = gather(input).await?;
     options.notices.extend(notice);
     if !args.send_secrets {
@@ -201,6 +212,9 @@ async fn prepare(global: &Global, args: &Args) -> Result<Prepared, Fault> {
         let notice = "secrets were taken out of the prompt; --send-secrets sends it as it is";
         options.notices.extend(found.then(|| notice.to_owned()));
         prompt = clean;
+    }
+    if let Some(plan) = &plan {
+        setup.carry_out(plan, &mut options)?;
     }
     options.answer_schema = args.output_schema.as_deref().map(|file| read_schema(&setup.cwd.join(file))).transpose()?;
     Ok(Prepared { options, prompt, recording })
