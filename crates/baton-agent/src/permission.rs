@@ -123,10 +123,13 @@ impl Guard {
         if !self.is_sandboxed && mode != PermissionMode::Yolo {
             decision = decision.join(Decision::ask("sandbox.missing", "there is no sandbox that would hold it"));
         }
-        // A rule lets a command run in this mode, but not out of the sandbox that makes it read-only.
-        if mode == PermissionMode::Plan && (leave.everything || !leave.writable.is_empty()) {
+        // A rule lets a command run in this mode, but only in the sandbox that makes it read-only.
+        let acts = || analysis.findings.iter().any(|finding| finding.decision.verdict > Verdict::Allow);
+        if mode == PermissionMode::Plan
+            && (leave.everything || !leave.writable.is_empty() || !self.is_sandboxed && acts())
+        {
             decision =
-                decision.join(Decision::deny("mode.plan", "plan mode only reads, and it reaches beyond the sandbox"));
+                decision.join(Decision::deny("mode.plan", "plan mode only reads, and no sandbox would hold this"));
         }
         let rules = propose(&Call::Command(command.to_owned()), Some(&analysis), &context.scope);
         Judgement { decision, rules, permit: Permit { leave, ..Permit::default() } }
@@ -322,6 +325,23 @@ mod tests {
             let scene = Scene::new(mode, true);
             let found = calls.each_ref().map(|(call, access)| scene.verdict(call, *access));
             assert_eq!(found, expected, "{mode}");
+        }
+    }
+
+    #[test]
+    fn in_plan_mode_a_rule_lets_nothing_out_of_the_sandbox() {
+        for (command, held, bare) in [
+            ("ls", Verdict::Allow, Verdict::Ask),
+            ("make", Verdict::Allow, Verdict::Deny),
+            ("git push", Verdict::Deny, Verdict::Deny),
+            ("cp a /home/dev/b", Verdict::Deny, Verdict::Deny),
+        ] {
+            let call = call("bash", json!({"command": command}));
+            for (is_sandboxed, expected) in [(true, held), (false, bare)] {
+                let scene = Scene::new(PermissionMode::Plan, is_sandboxed);
+                scene.guard.allow(&call, &[format!("Bash({command})"), "Edit(~/b)".to_owned(), "Read(~/b)".to_owned()]);
+                assert_eq!(scene.verdict(&call, Access::Execute), expected, "{command}, sandboxed: {is_sandboxed}");
+            }
         }
     }
 

@@ -32,8 +32,10 @@ pub(crate) struct Planning {
 struct HandedIn {
     /// The number of the latest.
     version: u32,
-    /// The hash of the one that is approved.
-    approved: Option<String>,
+    /// Its hash.
+    hash: String,
+    /// Whether it is approved.
+    is_approved: bool,
 }
 
 #[derive(Deserialize, JsonSchema)]
@@ -79,14 +81,17 @@ impl Planning {
         taking.await.map_err(|error| error.to_string())?
     }
 
-    /// A number for this plan. What the one before was granted ends here, whatever is said about this one.
-    fn succeed(&self, workspace: &Workspace) -> u32 {
+    /// The number of this plan; none if it is the one that is approved. What the one before was granted ends here, whatever
+    /// is said about this one.
+    fn succeed(&self, hash: &str, workspace: &Workspace) -> Option<u32> {
         let mut handed_in = self.handed_in();
-        handed_in.version += 1;
-        handed_in.approved = None;
+        if handed_in.hash == hash {
+            return (!handed_in.is_approved).then_some(handed_in.version);
+        }
+        *handed_in = HandedIn { version: handed_in.version + 1, hash: hash.to_owned(), is_approved: false };
         self.guard.void();
         set_read_only(workspace, true);
-        handed_in.version
+        Some(handed_in.version)
     }
 
     /// Grants what a plan names, after that is on record.
@@ -94,7 +99,7 @@ impl Planning {
         self.note(plan, Decision::Approved).await.map_err(|why| format!("nothing is granted: {why}"))?;
         self.guard.grant(plan);
         set_read_only(workspace, false);
-        self.handed_in().approved = Some(plan.hash());
+        self.handed_in().is_approved = true;
         let text = format!(
             "plan {version} ({}) is approved: what it names runs unasked, anything else is asked for",
             short(&plan.hash())
@@ -124,10 +129,9 @@ impl TypedTool for Planning {
     async fn call(&self, input: Input, cx: &CallContext) -> Result<Outcome, String> {
         let plan = self.take(input, &cx.workspace).await?;
         let hash = plan.hash();
-        if self.handed_in().approved.as_ref() == Some(&hash) {
+        let Some(version) = self.succeed(&hash, &cx.workspace) else {
             return Ok(Outcome::ok("this very plan is approved already: carry it out"));
-        }
-        let version = self.succeed(&cx.workspace);
+        };
         let shown = |outcome: Outcome| {
             let grants = plan.grants();
             outcome.with("version", version).with("hash", hash.clone()).with("grants", grants)
@@ -170,7 +174,7 @@ impl TypedTool for Planning {
     }
 }
 
-/// Lets commands write, or not; without a sandbox nothing can.
+/// Lets commands write, or not. Where there is no sandbox it is the guard alone that refuses.
 fn set_read_only(workspace: &Workspace, is_read_only: bool) {
     if let Some(confinement) = workspace.confinement() {
         confinement.set_read_only(is_read_only);
