@@ -41,7 +41,7 @@ pub async fn exec(options: Options, prompt: Vec<Block>, format: Format, signals:
     let (mut writer, mut written) = Writer::start(format);
     let mut finish = Finish { reason: TurnReason::Error, text: String::new(), fault: None, signal: None };
     let mut every_second = tokio::time::interval(Duration::from_secs(1));
-    let (mut is_over, mut is_gone) = (false, false);
+    let (mut is_over, mut is_gone, mut unwritten) = (false, false, None);
     let mut last_moment = None;
     loop {
         tokio::select! {
@@ -63,7 +63,7 @@ pub async fn exec(options: Options, prompt: Vec<Block>, format: Format, signals:
             failed = &mut written, if !is_gone => {
                 // Whoever read our output is gone: nobody waits for the rest.
                 is_gone = true;
-                finish.fault = failed.unwrap_or(Ok(())).err().map(|error| unwritable(&error));
+                unwritten = failed.unwrap_or(Ok(())).err();
                 writer.give_up();
                 conversation = None;
             }
@@ -91,7 +91,11 @@ pub async fn exec(options: Options, prompt: Vec<Block>, format: Format, signals:
     }
     drop((writer, conversation));
     if is_gone {
-        // There is nobody to tell more.
+        // There is nobody to tell more; the turn may have ended well all the same.
+        if let Some(error) = unwritten {
+            finish.fault = Some(unwritable(&error));
+            finish.reason = TurnReason::Error;
+        }
     } else if finish.signal.is_some() {
         drop(tokio::time::timeout(LAST_WORDS, written).await);
     } else {
