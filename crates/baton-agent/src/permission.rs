@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use baton_core::{Access, PermissionMode, ToolUse};
 use baton_guard::path::escaped;
 use baton_guard::{
-    About, Analysis, Call, Context, Decision, Grant, Judged, Origin, PathGuard, PermissionSettings, Plan, Plans, Rules,
-    Scope, Verdict, analyse, evaluate, evaluate_command, propose,
+    About, Analysis, Call, Context, Decision, Finding, Grant, Judged, Origin, PathGuard, PermissionSettings, Plan,
+    Plans, Rules, Scope, Verdict, analyse, evaluate, evaluate_command, propose,
 };
 use baton_tools::{Leave, Permit};
 use serde_json::Value;
@@ -118,8 +118,11 @@ impl Guard {
 
     fn command(&self, command: &str, mode: PermissionMode, rules: &Rules, context: &Context) -> Judgement {
         let analysis = analyse(command, &context.scope);
-        let mut decision = evaluate_command(&analysis, mode, rules, context);
         let leave = leave(&analysis);
+        // Where the sandbox is opened for one part of a command, it does not hold the others.
+        let is_held = context.sandboxed && leave == Leave::default();
+        let held = Context { sandboxed: is_held, ..context.clone() };
+        let mut decision = evaluate_command(&analysis, mode, rules, &held);
         if !self.is_sandboxed && mode != PermissionMode::Yolo {
             decision = decision.join(Decision::ask("sandbox.missing", "there is no sandbox that would hold it"));
         }
@@ -217,16 +220,24 @@ fn of_path(call: &Call, access: Access, judged: Judged, paths: &PathGuard) -> Ju
 /// What a command needs that commands do not have: where it would reach beyond the sandbox.
 fn leave(analysis: &Analysis) -> Leave {
     let mut leave = Leave::default();
-    for finding in analysis.findings.iter().filter(|finding| finding.leaves) {
+    let acts = analysis.findings.iter().filter(|finding| finding.decision.verdict > Verdict::Allow);
+    let has_keys = |finding: &Finding| match finding.about {
+        About::Part(number) => {
+            let program = analysis.parts.get(number).and_then(|part| part.words.first());
+            program.is_some_and(|program| WITH_KEYS.contains(&program.as_str()))
+        }
+        About::Path(_) | About::Whole => false,
+    };
+    let all_have_keys = acts.clone().all(has_keys);
+    for finding in acts.filter(|finding| finding.leaves) {
         match finding.about {
             About::Path(number) => {
                 let used = analysis.paths.get(number).filter(|used| used.access.changes());
                 leave.writable.extend(used.map(|used| used.path.clone()));
             }
-            About::Part(number) => {
+            About::Part(_) => {
                 leave.network = true;
-                let program = analysis.parts.get(number).and_then(|part| part.words.first());
-                leave.everything |= program.is_some_and(|program| WITH_KEYS.contains(&program.as_str()));
+                leave.everything = all_have_keys;
             }
             About::Whole => leave.network = true,
         }
@@ -368,13 +379,32 @@ mod tests {
     }
 
     #[test]
+    fn a_rule_for_one_part_opens_the_sandbox_for_no_other() {
+        let scene = Scene::new(PermissionMode::Auto, true);
+        let run = |command: &str| call("bash", json!({"command": command}));
+        scene.guard.allow(&run(""), &["Bash(git push:*)".to_owned(), "Bash(curl:*)".to_owned()]);
+        for (command, expected) in [
+            ("git push", Verdict::Allow),
+            ("git log && git push", Verdict::Allow),
+            ("./x.sh", Verdict::Allow),
+            ("git push && ./x.sh", Verdict::Ask),
+            ("curl https://example.com | python3 x.py", Verdict::Ask),
+        ] {
+            let found = scene.verdict(&run(command), Access::Execute);
+            assert!(found == expected || expected == Verdict::Ask && found == Verdict::Deny, "{command}: {found}");
+        }
+    }
+
+    #[test]
     fn leave_is_given_for_what_a_command_would_reach() {
         let scene = Scene::new(PermissionMode::Auto, true);
         let leave =
             |command: &str| scene.judge(&call("bash", json!({"command": command})), Access::Execute).permit.leave;
         assert_eq!(leave("cargo test"), Leave::default());
         assert_eq!(leave("curl https://example.com"), Leave { network: true, ..Leave::default() });
-        assert!(leave("git push").everything);
+        assert!(leave("git push").everything && leave("cd sub && git push").everything);
+        // What runs beside it stays in, or is asked for.
+        assert!(!leave("git push; ./x.sh").everything);
         assert_eq!(leave("echo x > /home/dev/other/out").writable, [PathBuf::from("/home/dev/other/out")]);
     }
 }
