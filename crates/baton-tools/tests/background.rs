@@ -20,7 +20,7 @@ async fn wait_for<T>(what: &str, mut condition: impl FnMut() -> Option<T>) -> T 
             return value;
         }
         assert!(Instant::now() < deadline, "waited too long for {what}");
-        tokio::time::sleep(Duration::from_millis(2)).await;
+        tokio::task::yield_now().await;
     }
 }
 
@@ -140,7 +140,7 @@ async fn what_a_shell_leaves_running_is_the_job() {
     let deadline = Instant::now() + Duration::from_mins(1);
     while !scene.ok(TOOL, json!({"id": 1})).await.contains("of its shell, which ended (exit 7)") {
         assert!(Instant::now() < deadline);
-        tokio::time::sleep(Duration::from_millis(2)).await;
+        tokio::task::yield_now().await;
     }
     assert!(alive(pids[0]));
     scene.ok(TOOL, json!({"id": 1, "action": "kill"})).await;
