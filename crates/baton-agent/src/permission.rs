@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use baton_core::{Access, PermissionMode, ToolUse};
 use baton_guard::path::escaped;
 use baton_guard::{
-    About, Analysis, Call, Context, Decision, Finding, Grant, Judged, Origin, PathGuard, PermissionSettings, Plan,
-    Plans, Rules, Scope, Verdict, analyse, evaluate, evaluate_command, propose,
+    About, Analysis, Call, Context, Decision, Finding, Grant, Judged, Origin, PathGuard, PermissionSettings, Plans, Rules,
+    Scope, Verdict, analyse, evaluate, evaluate_command, propose,
 };
 use baton_tools::{Leave, Permit};
 use serde_json::Value;
@@ -161,8 +161,8 @@ impl Guard {
     }
 
     /// What this plan names runs unasked from now on, and what the one before named does not.
-    pub(crate) fn grant(&self, plan: &Plan) {
-        *lock(&self.granted) = Some(plan.rules());
+    pub(crate) fn grant(&self, plan: Rules) {
+        *lock(&self.granted) = Some(plan);
     }
 
     /// No plan is approved any more.

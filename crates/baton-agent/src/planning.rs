@@ -96,8 +96,9 @@ impl Planning {
 
     /// Grants what a plan names, after that is on record.
     async fn approve(&self, plan: &Plan, version: u32, workspace: &Workspace) -> Result<(), String> {
+        let rules = plan.rules().map_err(|error| error.to_string())?;
         self.note(plan, Decision::Approved).await.map_err(|why| format!("nothing is granted: {why}"))?;
-        self.guard.grant(plan);
+        self.guard.grant(rules);
         set_read_only(workspace, false);
         self.handed_in().is_approved = true;
         let text = format!(

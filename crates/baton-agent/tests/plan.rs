@@ -11,7 +11,7 @@ use baton_agent::{Conversation, Events, Options, Permissions, RandomIds, Record,
 use baton_core::{AgentRole, Answer, Block, EventBody, EventSource, Op, PermissionMode, SessionId, TurnReason};
 use baton_guard::audit::{Audit, Decision, Filter};
 use baton_guard::secrets::Redactor;
-use baton_guard::{Plans, Rules, sandbox};
+use baton_guard::{Origin, PermissionSettings, Plans, Rules, sandbox};
 use baton_llm::script::Script;
 use baton_llm::{Budget, Caps, Gate, RehearsalProvider, RetryPolicy};
 use baton_tools::{Confinement, Executor, Reach, Registry, Workspace};
@@ -38,6 +38,7 @@ fn main() -> ExitCode {
     }
     scenario!(an_approval_grants_what_was_shown_and_nothing_else);
     scenario!(a_change_request_goes_back_and_the_next_version_is_asked_about);
+    scenario!(the_kernel_follows);
     scenario!(another_plan_voids_the_one_before_whatever_is_said_about_it);
     let mut failures = 0_u8;
     for (name, scenario) in scenarios {
@@ -69,6 +70,14 @@ struct Shown {
 impl Scene {
     /// An agent in mode `plan` that makes one call after the other.
     fn new(calls: &[Value]) -> Self {
+        Self::with(calls, &[])
+    }
+
+    /// The same with rules that allow something.
+    fn with(calls: &[Value], allow: &[&str]) -> Self {
+        let mut rules = Rules::none();
+        let allow = allow.iter().map(|rule| (*rule).to_owned()).collect();
+        rules.add(&PermissionSettings { allow, ..PermissionSettings::default() }, Origin::Trusted).unwrap();
         // Inside, `/tmp` is another one.
         let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
         let root = dir.path().join("project");
@@ -90,7 +99,7 @@ impl Scene {
             executor: Executor::new(Registry::builtin(), Arc::new(workspace)),
             permissions: Permissions {
                 mode: PermissionMode::Plan,
-                rules: Rules::none(),
+                rules,
                 record: Some(Record::new(audit, clock, "main".to_owned())),
                 rule_book: None,
                 plans: Some(Plans::new(dir.path().join("plans"))),
@@ -236,6 +245,22 @@ async fn a_change_request_goes_back_and_the_next_version_is_asked_about() {
     assert_eq!((scene.is_there("a"), scene.is_there("b")), (false, true));
     let decisions: Vec<_> = scene.approvals().into_iter().map(|(decision, _)| decision).collect();
     assert_eq!(decisions, [Decision::Denied, Decision::Approved]);
+}
+
+/// What the guard lets through in any mode is held by the kernel as long as no plan is approved.
+async fn the_kernel_follows() {
+    let touch = |file: &str| bash(&format!("touch {file}"));
+    let calls = [touch("before"), plan("one", &[], &[]), touch("within"), plan("two", &[], &[]), touch("after")];
+    let mut scene = Scene::with(&calls, &["Bash(touch:*)"]);
+    scene.go().await;
+    let (is_ok, output) = scene.result().await;
+    assert!(!is_ok && !output.starts_with("refused"), "{output}");
+    scene.answer(Answer::Once).await;
+    assert!(scene.result().await.0 && scene.result().await.0);
+    scene.answer(Answer::Reject { reason: None }).await;
+    assert!(!scene.result().await.0 && !scene.result().await.0);
+    scene.end().await;
+    assert_eq!(["before", "within", "after"].map(|file| scene.is_there(file)), [false, true, false]);
 }
 
 async fn another_plan_voids_the_one_before_whatever_is_said_about_it() {

@@ -15,7 +15,7 @@ use crate::command::analyse;
 use crate::decision::Verdict;
 use crate::evaluate::{Context, evaluate_command};
 use crate::path::{Scope, asked_before_writing, escaped, is_hidden, normalise};
-use crate::rule::{Origin, PermissionSettings, Rule, Rules, spec_of};
+use crate::rule::{Origin, PermissionSettings, Rule, RuleError, Rules, has_subcommands, spec_of};
 
 /// The longest plan.
 const TEXT_MAX: usize = 64 * 1024;
@@ -73,7 +73,10 @@ impl Plan {
         }
         // What a command needs may be granted by a path, so all of it is there first.
         let mut granted = rules.clone();
-        granted.join(&found.rules());
+        match found.rules() {
+            Ok(found) => granted.join(&found),
+            Err(error) => problems.push(error.to_string()),
+        }
         let context = Context { scope: scope.clone(), sandboxed: true };
         for command in &found.commands {
             if let Err(problem) = usable(command, &granted, &context) {
@@ -113,14 +116,13 @@ impl Plan {
 
     /// What it grants, for the guard. A pattern does not reach files that have to be asked for wherever they lie. To write a
     /// file is to read it, too.
-    pub fn rules(&self) -> Rules {
+    pub fn rules(&self) -> Result<Rules, RuleError> {
         let outside = self.paths.iter().filter(|path| !path.starts_with("./")).map(|path| format!("Read({path})"));
         let excepted = asked_before_writing().flat_map(|path| [format!("Edit(!{path})"), format!("Read(!{path})")]);
         let allow = self.grants().into_iter().chain(outside).chain(excepted).collect();
         let mut rules = Rules::none();
-        // All of them could be read when the plan was made. Of a plan that can not be, nothing is granted.
-        drop(rules.add(&PermissionSettings { allow, ..PermissionSettings::default() }, Origin::Trusted));
-        rules
+        rules.add(&PermissionSettings { allow, ..PermissionSettings::default() }, Origin::Trusted)?;
+        Ok(rules)
     }
 }
 
@@ -131,6 +133,9 @@ fn checked_command(command: &str) -> Result<String, String> {
     let words = command.strip_suffix(":*").unwrap_or(command);
     if words.contains(['*', '?', '[']) {
         return Err("has a wildcard; name the exact words, with `:*` behind them if any others may follow".to_owned());
+    }
+    if words != command && has_subcommands(words) {
+        return Err(format!("leaves open what `{words}` does; name its subcommand, too, like `{words} …:*`"));
     }
     Rule::parse(&format!("Bash({command})")).map_err(|error| format!("{}; write {}", error.problem, error.instead))?;
     Ok(command.to_owned())

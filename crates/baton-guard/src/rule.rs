@@ -16,7 +16,7 @@ use crate::path::Scope;
 
 pub use correction::{Proposal, Proposed, correction};
 pub use propose::propose;
-pub(crate) use propose::spec_of;
+pub(crate) use propose::{has_subcommands, spec_of};
 pub use settings::PermissionSettings;
 use spec::Spec;
 pub(crate) use spec::host;

@@ -46,6 +46,10 @@ impl Setup {
 
     /// Gives a conversation the plan and what it grants. The approval is on record first.
     pub fn carry_out(&self, plan: &Plan, options: &mut Options) -> Result<(), Fault> {
+        let rules = plan.rules().map_err(|error| {
+            Fault::input(format!("the plan cannot be granted: {error}"))
+                .hint("let a new plan be made with --permission-mode plan")
+        })?;
         let record = Record {
             kind: "plan".to_owned(),
             actor: "person".to_owned(),
@@ -55,7 +59,7 @@ impl Setup {
         let audit = Audit::new(&self.places.state_dir, &self.project.id, self.redactor());
         let logged = audit.append(Timestamp::now(), record);
         logged.map_err(|error| Fault::new(Area::Workspace, Tier::UserFixable, error.to_string()))?;
-        options.permissions.rules.join(&plan.rules());
+        options.permissions.rules.join(&rules);
         options.opening.push(Block::text(told(plan)));
         options.notices.push(format!("plan {} is approved by --plan, and granted:{}", plan.hash(), listed(plan)));
         Ok(())

@@ -34,6 +34,11 @@ const WITH_SUBCOMMAND: [&str; 22] = [
     "bundle",
 ];
 
+/// Whether a program's second word says what it does.
+pub(crate) fn has_subcommands(program: &str) -> bool {
+    WITH_SUBCOMMAND.contains(&program)
+}
+
 /// The rules that would allow this call from now on, to be shown before they are saved; none if no rule can.
 pub fn propose(call: &Call, analysis: Option<&Analysis>, scope: &Scope) -> Vec<String> {
     match call {
@@ -55,8 +60,7 @@ fn of_command(analysis: &Analysis) -> Vec<String> {
         {
             return Vec::new();
         }
-        let has_sub = WITH_SUBCOMMAND.contains(&part.words[0].as_str())
-            && part.words.get(1).is_some_and(|word| !word.starts_with('-'));
+        let has_sub = has_subcommands(&part.words[0]) && part.words.get(1).is_some_and(|word| !word.starts_with('-'));
         // A script of npm is what the words after `run` say.
         let length = match part.words.get(1).map(String::as_str) {
             Some("run") if has_sub => 3,

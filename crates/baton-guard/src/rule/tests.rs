@@ -25,6 +25,16 @@ fn command(text: &str, rules: &Rules) -> Verdict {
 }
 
 #[test]
+fn quotes_hold_a_word_together() {
+    let some = rules(&["Bash(make 'two words' \"\" it\"'\"s)", "Bash(touch don't)"], &[], &["Bash(make \"a b\":*)"]);
+    assert_eq!(command("make two\\ words '' it\\'s", &some), Verdict::Allow);
+    assert_eq!(command("make two words '' it\\'s", &some), Verdict::Ask);
+    assert_eq!(command("make 'a b' c", &some), Verdict::Deny);
+    // One that is not closed is a character like others.
+    assert_eq!(command("touch don\\'t", &some), Verdict::Allow);
+}
+
+#[test]
 fn rules_speak_of_commands_paths_domains_and_tools() {
     let some = rules(
         &["Bash(npm run test)", "bash(git commit:*)", "Edit(./docs/**)", "WebFetch(domain:example.com)", "mcp__files"],
