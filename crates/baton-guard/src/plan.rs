@@ -30,7 +30,8 @@ const GRANT_MAX: usize = 1000;
 pub struct Plan {
     commands: Vec<String>,
     paths: Vec<String>,
-    plan: String,
+    #[serde(rename = "plan")]
+    text: String,
 }
 
 impl Plan {
@@ -58,7 +59,7 @@ impl Plan {
         if !problems.is_empty() {
             return Err(problems);
         }
-        let mut found = Self { commands: Vec::new(), paths: Vec::new(), plan: plan.to_owned() };
+        let mut found = Self { commands: Vec::new(), paths: Vec::new(), text: plan.to_owned() };
         let mut take =
             |list: fn(&mut Self) -> &mut Vec<String>, grant: &str, checked: Result<String, String>| match checked {
                 Ok(checked) if list(&mut found).contains(&checked) => {}
@@ -88,7 +89,7 @@ impl Plan {
 
     /// The plan itself, in markdown.
     pub fn text(&self) -> &str {
-        &self.plan
+        &self.text
     }
 
     /// SHA-256 over all of it, in hexadecimal digits. Another plan, or another grant, is another hash.

@@ -77,8 +77,6 @@ fn told(plan: &Plan) -> String {
 }
 
 fn listed(plan: &Plan) -> String {
-    match plan.grants() {
-        grants if grants.is_empty() => " nothing".to_owned(),
-        grants => grants.iter().map(|grant| format!("\n  {grant}")).collect(),
-    }
+    let grants = plan.grants();
+    if grants.is_empty() { " nothing".to_owned() } else { format!("\n  {}", grants.join("\n  ")) }
 }

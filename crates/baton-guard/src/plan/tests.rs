@@ -159,7 +159,7 @@ proptest! {
         one in ("[a-c]{1,3}", prop::collection::vec("[a-c]{1,2}", 0..3), prop::collection::vec("[a-c]{1,2}", 0..3)),
         two in ("[a-c]{1,3}", prop::collection::vec("[a-c]{1,2}", 0..3), prop::collection::vec("[a-c]{1,2}", 0..3)),
     ) {
-        let made = |(plan, commands, paths): (String, Vec<String>, Vec<String>)| Plan { commands, paths, plan };
+        let made = |(text, commands, paths): (String, Vec<String>, Vec<String>)| Plan { commands, paths, text };
         prop_assert_eq!(one == two, made(one).hash() == made(two).hash());
     }
 }

@@ -197,11 +197,13 @@ pub fn show_fault(fault: &Fault) {
 fn show_plan(plan: &Map<String, Value>) {
     let text = |key: &str| plan.get(key).and_then(Value::as_str).unwrap_or_default();
     let hash = text("hash");
-    let grants = plan.get("grants").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str);
-    let grants: String = grants.map(|grant| format!("\n  {}", harmless(grant))).collect();
     let version = plan.get("version").and_then(Value::as_u64).unwrap_or_default();
-    let asks = if grants.is_empty() { " asks for nothing" } else { " asks for:" };
-    say!("{CYAN}plan {version}{CYAN:#} {}{asks}{grants}", harmless(hash));
+    let grants = plan.get("grants").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
+    let asks = if grants.is_empty() { "asks for nothing" } else { "asks for:" };
+    say!("{CYAN}plan {version}{CYAN:#} {} {asks}", harmless(hash));
+    for grant in grants.iter().filter_map(Value::as_str) {
+        say!("  {}", harmless(grant));
+    }
     say!("{CYAN}approve and carry out:{CYAN:#} baton exec --plan {}", harmless(hash.get(..12).unwrap_or(hash)));
 }
 
