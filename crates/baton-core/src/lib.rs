@@ -6,6 +6,7 @@
 mod clock;
 mod event;
 mod fault;
+mod host;
 mod id;
 mod message;
 mod money;
@@ -16,6 +17,7 @@ mod tool_spec;
 pub use clock::{Clock, FixedClock};
 pub use event::{Event, EventBody, EventSource, EventStamp, TurnReason};
 pub use fault::{Area, Fault, Tier};
+pub use host::{Host, HostPattern, HostPort};
 pub use id::{AgentRole, ApprovalId, CallId, EventId, IdSource, ItemId, SequentialIds, SessionId};
 pub use jiff::Timestamp;
 pub use message::{Block, Foreign, Image, Message, Role, Signature, StopReason, ToolResult, ToolUse};
