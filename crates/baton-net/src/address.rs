@@ -135,7 +135,8 @@ fn host_of(url: &Url) -> Option<String> {
     url.host_str().map(|host| host.trim_end_matches('.').to_ascii_lowercase())
 }
 
-fn is_local(name: &str) -> bool {
+/// Whether a name is one that this machine or its network gives a meaning to.
+pub(crate) fn is_local(name: &str) -> bool {
     let name = name.trim_end_matches('.').to_ascii_lowercase();
     !name.contains('.')
         || LOCAL_SUFFIXES

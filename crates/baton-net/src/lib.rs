@@ -1,12 +1,14 @@
-//! The network for Baton: certificate authorities, and the public web without what is private.
+//! The network for Baton: certificate authorities, the public web without what is private, a proxy to listed hosts.
 //!
 //! May use `baton-core`. Knows neither models nor tools: both send their own requests, over the same TLS settings.
 
 mod address;
+pub mod proxy;
 mod tls;
 mod web;
 
 pub use address::AllowedHost;
+pub use proxy::Proxy;
 pub use tls::config as tls_config;
 pub use web::{Body, Fetched, Page, Web, WebError, WebLimits};
 

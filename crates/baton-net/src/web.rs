@@ -21,7 +21,7 @@ use url::{Host, Url};
 use crate::address::{AllowedHost, Reach, check, is_same_site};
 use crate::root_cause;
 
-mod resolver;
+pub(crate) mod resolver;
 
 /// How many redirects are followed.
 const REDIRECTS_MAX: usize = 5;

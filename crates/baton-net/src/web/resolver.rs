@@ -23,13 +23,13 @@ impl Resolve for PublicOnly {
 }
 
 /// Checks a name that somebody else will resolve. One that is not known here is not refused.
-pub(super) async fn check_name(name: &str) -> Result<(), String> {
+pub(crate) async fn check_name(name: &str) -> Result<(), String> {
     let Ok(found) = tokio::net::lookup_host((name, 0)).await else { return Ok(()) };
     only_public(name, found.collect()).map(drop).map_err(|refused| refused.0)
 }
 
 /// The addresses, unless one of them is private: a name that mixes them is up to something.
-fn only_public(name: &str, found: Vec<SocketAddr>) -> Result<Vec<SocketAddr>, Refused> {
+pub(crate) fn only_public(name: &str, found: Vec<SocketAddr>) -> Result<Vec<SocketAddr>, Refused> {
     match found.iter().find_map(|address| public(address.ip()).err()) {
         Some(why) => Err(Refused(format!("{name} leads to a private address: {why}"))),
         None => Ok(found),
@@ -48,8 +48,9 @@ pub(super) fn refusal(error: &reqwest::Error) -> Option<String> {
     None
 }
 
+/// Why a name is not resolved.
 #[derive(Debug)]
-struct Refused(String);
+pub(crate) struct Refused(String);
 
 impl fmt::Display for Refused {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
