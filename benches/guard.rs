@@ -16,7 +16,7 @@ const ROUNDS: usize = 50;
 fn main() {
     let root = PathBuf::from("/home/dev/proj");
     let scope = Scope { root: root.clone(), cwd: root, home: "/home/dev".into(), ..Scope::default() };
-    let context = Context { scope, sandboxed: false };
+    let context = Context { scope, sandboxed: false, hosts: Vec::new() };
     let judge = |command: &str| {
         let started = Instant::now();
         std::hint::black_box(evaluate(

@@ -13,6 +13,7 @@ mod discipline;
 mod exec;
 mod guard;
 mod guarded;
+mod hosts;
 mod interrupt;
 mod keys;
 mod limits;

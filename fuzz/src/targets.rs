@@ -5,6 +5,7 @@ mod edit;
 mod lines;
 mod marks;
 mod patch;
+mod proxy;
 mod wire;
 
 use std::path::{Path, PathBuf};
@@ -25,7 +26,7 @@ pub struct Target {
 }
 
 /// All targets.
-pub const TARGETS: [Target; 10] = [
+pub const TARGETS: [Target; 11] = [
     Target {
         name: "anthropic",
         check: |bytes| wire::check(Wire::Anthropic, bytes),
@@ -137,6 +138,25 @@ pub const TARGETS: [Target; 10] = [
         check: marks::check,
         words: &["data: ", marks::KEY, "/home/me/p", "/home/me", "{baton:project}", "{baton:key:A_KEY}", "\\n"],
         samples: "crates/baton-llm/tests/streams/",
+    },
+    Target {
+        name: "proxy",
+        check: proxy::check,
+        words: &[
+            "\r\n",
+            "\r\n\r\n",
+            "CONNECT ",
+            "GET http://",
+            "example.com",
+            ":443",
+            " HTTP/1.1\r\n",
+            "Host: ",
+            "Content-Length: 1\r\n",
+            "Transfer-Encoding: chunked\r\n",
+            "[::1]",
+            "@",
+        ],
+        samples: "",
     },
     Target {
         name: "config",

@@ -115,7 +115,9 @@ async fn run(mut options: Options, mut inbox: mpsc::Receiver<Op>, sender: mpsc::
     let Permissions { rules, record, rule_book, plans, .. } =
         std::mem::replace(&mut options.permissions, Permissions::of(mode));
     let is_sandboxed = sandbox(&options.executor) != Level::None;
-    let guard = Arc::new(Guard::new(mode, rules, is_sandboxed, rule_book));
+    let confinement = options.executor.workspace().confinement();
+    let hosts = confinement.map_or_else(Vec::new, |confinement| confinement.reachable().to_vec());
+    let guard = Arc::new(Guard::new(mode, rules, is_sandboxed, rule_book).reaching(hosts));
     if let (PermissionMode::Plan, Some(plans)) = (mode, plans) {
         let planning = Planning::new(guard.clone(), approvals.clone(), record.clone(), events.clone(), plans);
         options.executor = options.executor.with_tool(Typed::new(planning));

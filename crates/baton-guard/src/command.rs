@@ -13,7 +13,7 @@ mod word;
 
 use std::path::PathBuf;
 
-use baton_core::Access;
+use baton_core::{Access, HostPattern, HostPort};
 
 use crate::decision::Decision;
 use crate::path::{Scope, is_hidden};
@@ -51,7 +51,47 @@ pub struct Finding {
     /// What it is about, which says which rules of a person can settle it.
     pub about: About,
     /// Whether it would reach beyond a sandbox: the network, files outside, other processes.
-    pub leaves: bool,
+    pub leaves: Leaves,
+}
+
+/// How something would reach beyond a sandbox.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Leaves {
+    /// Not at all.
+    Not,
+    /// By asking servers of the web, which a proxy can do for it.
+    ByWeb,
+    /// In a way that needs more than a sandbox gives.
+    Beyond,
+}
+
+impl Leaves {
+    /// Beyond, or not at all.
+    fn beyond(is_beyond: bool) -> Self {
+        if is_beyond { Self::Beyond } else { Self::Not }
+    }
+}
+
+impl Analysis {
+    /// Whether a finding would reach beyond a sandbox whose commands have a proxy to these hosts. What asks servers of the
+    /// web stays inside if its words say that it asks those: then it can only succeed there.
+    pub fn leaves(&self, finding: &Finding, hosts: &[HostPattern]) -> bool {
+        match (finding.leaves, finding.about) {
+            (Leaves::Not, _) => false,
+            (Leaves::ByWeb, About::Part(number)) => {
+                !self.parts.get(number).is_some_and(|part| part.is_exact && asks_only(&part.words, hosts))
+            }
+            (Leaves::ByWeb | Leaves::Beyond, _) => true,
+        }
+    }
+}
+
+/// Whether the words name servers of the web, and none but these.
+fn asks_only(words: &[String], hosts: &[HostPattern]) -> bool {
+    let is_listed =
+        |url: &String| HostPort::of_url(url).is_some_and(|asked| hosts.iter().any(|pattern| pattern.covers(&asked)));
+    let mut urls = words.iter().filter(|word| word.contains("://")).peekable();
+    urls.peek().is_some() && urls.all(is_listed)
 }
 
 /// What a finding is about.

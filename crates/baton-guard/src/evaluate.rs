@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 
-use baton_core::{Access, PermissionMode};
+use baton_core::{Access, HostPattern, PermissionMode};
 use serde_json::Value;
 
 use crate::command::{About, Analysis, Finding, analyse};
@@ -44,6 +44,8 @@ pub struct Context {
     pub scope: Scope,
     /// Whether a sandbox holds what commands do.
     pub sandboxed: bool,
+    /// The hosts that commands reach from within it.
+    pub hosts: Vec<HostPattern>,
 }
 
 impl Call {
@@ -234,7 +236,7 @@ fn settle_finding(
     };
     match by_rule {
         Some(by_rule) if by_rule.verdict == Verdict::Allow => by_rule,
-        _ if mode == PermissionMode::Auto && context.sandboxed && !finding.leaves => {
+        _ if mode == PermissionMode::Auto && context.sandboxed && !analysis.leaves(finding, &context.hosts) => {
             Decision::allow(BY_SANDBOX, "the sandbox holds what it does")
         }
         _ => decision,

@@ -20,7 +20,7 @@ mod shipped;
 pub mod trust;
 pub mod undo;
 
-pub use command::{About, Analysis, Finding, Part, PathUse, SyntaxError, analyse};
+pub use command::{About, Analysis, Finding, Leaves, Part, PathUse, SyntaxError, analyse};
 pub use decision::{Decision, Verdict};
 pub use evaluate::{Call, Context, evaluate, evaluate_command};
 pub use path::{Grant, Judged, PathGuard, Place, Reach, Refusal, Scope};

@@ -78,7 +78,7 @@ impl Plan {
             Ok(found) => granted.join(&found),
             Err(error) => problems.push(error.to_string()),
         }
-        let context = Context { scope: scope.clone(), sandboxed: true };
+        let context = Context { scope: scope.clone(), sandboxed: true, hosts: Vec::new() };
         for command in &found.commands {
             if let Err(problem) = usable(command, &granted, &context) {
                 problems.push(format!("`{}`: {problem}", escaped(command)));

@@ -34,6 +34,7 @@ use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::fs;
 use std::io;
+use std::net::TcpListener;
 use std::os::fd::AsRawFd;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -44,6 +45,7 @@ use serde::{Deserialize, Serialize};
 
 pub use environment::may_have;
 pub use helper::helper_mode;
+pub use namespaces::hold_signals;
 pub use policy::{Network, Policy, Protected, StandIn};
 pub use settings::SandboxSettings;
 pub use workspace::Workspace;
@@ -94,6 +96,8 @@ pub struct Sandbox {
     found: OnceLock<Found>,
     /// The network that commands share which reach no other. Made for the first of them.
     network: OnceLock<Shared>,
+    /// Whether there is a listener in it.
+    listens: bool,
 }
 
 impl Default for Sandbox {
@@ -113,9 +117,22 @@ impl Sandbox {
         Self::of(vec![level])
     }
 
+    /// Has a listener in the network that commands share, for [`Self::listener`].
+    #[must_use]
+    pub fn listening(mut self) -> Self {
+        self.listens = true;
+        self
+    }
+
     fn of(levels: Vec<Level>) -> Self {
         // Not by its name: that may lead to another version by now.
-        Self { helper: PathBuf::from("/proc/self/exe"), levels, found: OnceLock::new(), network: OnceLock::new() }
+        Self {
+            helper: PathBuf::from("/proc/self/exe"),
+            levels,
+            found: OnceLock::new(),
+            network: OnceLock::new(),
+            listens: false,
+        }
     }
 
     /// What the kernel can do. A few milliseconds at the first call, during which it blocks.
@@ -180,8 +197,17 @@ impl Sandbox {
         if let Some(shared) = self.network.get() {
             return Ok(shared);
         }
-        let shared = Shared::make(&self.helper)?;
+        let shared = Shared::make(&self.helper, self.listens)?;
         Ok(self.network.get_or_init(|| shared))
+    }
+
+    /// A socket at which commands can be heard that share a network: it listens on their loopback and nowhere else. `None`
+    /// if none was asked for, or if there is no such network at this level. Blocks for a moment the first time.
+    pub fn listener(&self) -> io::Result<Option<TcpListener>> {
+        if !self.listens || self.found().level != Level::Namespaces {
+            return Ok(None);
+        }
+        self.network()?.listener()
     }
 
     fn prepare_at(&self, level: Level, policy: &Policy, door: Option<Door>) -> io::Result<Prepared> {
@@ -273,7 +299,8 @@ impl Prepared {
         Ok(helper)
     }
 
-    /// Runs a command with the standard streams of this process, which must have one thread, and hands signals on to it.
+    /// Runs a command with the standard streams of this process, and hands signals on to it. The process must have one
+    /// thread, or have called [`hold_signals`] when it had.
     pub fn run_here(
         &mut self,
         program: &OsStr,

@@ -216,7 +216,7 @@ fn bad_rules_of_a_person_let_nothing_through_that_must_be_denied() {
     let mut rules = Rules::none();
     let settings = PermissionSettings { allow: allow.map(str::to_owned).to_vec(), ..PermissionSettings::default() };
     rules.add(&settings, Origin::Trusted).unwrap();
-    let context = Context { scope: scope(), sandboxed: true };
+    let context = Context { scope: scope(), sandboxed: true, hosts: Vec::new() };
     for row in rows() {
         for mode in [
             PermissionMode::Ask,

@@ -75,7 +75,7 @@ impl World {
     }
 
     fn decide(&self, path: &str, access: Access, scope: Option<&str>) -> Verdict {
-        let context = Context { scope: self.scope(scope), sandboxed: true };
+        let context = Context { scope: self.scope(scope), sandboxed: true, hosts: Vec::new() };
         let path =
             path.replace("$R", &self.root.display().to_string()).replace("$T", &self.base().display().to_string());
         resolve::decide(&path, access, PermissionMode::AcceptEdits, &self.rules, &context).verdict

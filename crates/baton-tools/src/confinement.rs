@@ -4,9 +4,11 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use baton_core::HostPattern;
 use baton_guard::sandbox::{self, Level, Network, Policy, Prepared, Sandbox};
 
 use crate::Workspace;
+use crate::outlet::Outlet;
 
 /// How the commands of a workspace are kept in.
 #[derive(Debug, Default)]
@@ -23,6 +25,8 @@ pub struct Confinement {
     pub writable: Vec<PathBuf>,
     /// Whether commands write nothing but temporary files. It ends when a plan is approved.
     pub is_read_only: AtomicBool,
+    /// Where they get to from inside; its hosts take a sandbox that listens.
+    pub outlet: Outlet,
 }
 
 /// What one command may have that commands do not have otherwise: a person said yes, or a rule did.
@@ -45,6 +49,11 @@ impl Confinement {
     /// Lets the commands that start from now on write in the workspace, or not.
     pub fn set_read_only(&self, is_read_only: bool) {
         self.is_read_only.store(is_read_only, Ordering::SeqCst);
+    }
+
+    /// The hosts that commands reach from inside. Blocks for a moment the first time.
+    pub fn reachable(&self) -> &[HostPattern] {
+        if self.level() == Level::Namespaces { self.outlet.hosts() } else { &[] }
     }
 
     /// Gets a sandbox ready for one command. Blocks for a moment.

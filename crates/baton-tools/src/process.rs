@@ -108,6 +108,8 @@ pub(crate) struct Finished {
     pub(crate) survivors: usize,
     /// What it changed although that is protected; it was put back.
     pub(crate) restored: Vec<PathBuf>,
+    /// The hosts that it was not led to.
+    pub(crate) refused: Vec<String>,
     /// The directory the shell ended in, if it told; empty if that was gone.
     pub(crate) cwd: Option<PathBuf>,
     pub(crate) duration: Duration,
@@ -143,9 +145,9 @@ pub(crate) async fn run(command: &str, cwd: &Path, limits: &Limits, cx: &CallCon
     let Running { status, sink, .. } = running;
     let (output, kept) = sink.finish().await;
     let left = room::leave(room).await?;
-    let (leftovers, restored) = (leftovers + left.leftovers, left.restored);
+    let (leftovers, restored) = (leftovers + left.aftermath.leftovers, left.aftermath.restored);
     let (cwd, duration) = (told(&cwd_file), start.elapsed());
-    Ok(Finished { ending, status, output, kept, leftovers, survivors, restored, cwd, duration })
+    Ok(Finished { ending, status, output, kept, leftovers, survivors, restored, refused: left.refused, cwd, duration })
 }
 
 /// A command that runs.

@@ -11,9 +11,9 @@ use baton_guard::sandbox::{Level, Sandbox};
 use baton_guard::secrets::Redactor;
 use baton_guard::{Origin, PermissionSettings, Scope};
 use baton_llm::Marks;
-use baton_tools::{Confinement, is_secret_name};
+use baton_tools::{Confinement, Outlet, is_secret_name};
 
-use crate::commands::sandbox::{HINT, unavailable};
+use crate::commands::sandbox::{HINT, NO_HOSTS, unavailable};
 use crate::rule_file::RuleFile;
 use crate::setup::Setup;
 
@@ -51,22 +51,26 @@ impl Setup {
             }
             asked => {
                 let mode = asked.unwrap_or(PermissionMode::Auto);
-                Ok(Guarding { mode, confinement: Some(confinement), notice: None })
+                let is_cut_off = confinement.level() == Level::Landlock && !self.sandbox.hosts.is_empty();
+                let notice = is_cut_off.then(|| NO_HOSTS.to_owned());
+                Ok(Guarding { mode, confinement: Some(confinement), notice })
             }
         }
     }
 
     fn confinement(&self, is_read_only: bool) -> Confinement {
+        let sandbox = match self.sandbox.level {
+            None => Sandbox::new(),
+            Some(level) => Sandbox::only(level),
+        };
         Confinement {
-            sandbox: match self.sandbox.level {
-                None => Sandbox::new(),
-                Some(level) => Sandbox::only(level),
-            },
+            sandbox: if self.sandbox.hosts.is_empty() { sandbox } else { sandbox.listening() },
             home: self.places.home.clone(),
             cargo_home: std::env::var_os("CARGO_HOME").map(PathBuf::from),
             own: self.own_dirs(),
             writable: self.sandbox.write.iter().map(|dir| self.in_home(dir)).collect(),
             is_read_only: is_read_only.into(),
+            outlet: Outlet::to(self.sandbox.hosts.clone()),
         }
     }
 

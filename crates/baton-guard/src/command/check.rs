@@ -5,13 +5,13 @@ mod files;
 mod git;
 mod network;
 
-pub(super) use network::stays_here;
+pub(super) use network::{is_of_web, stays_here};
 
-use super::About;
 use super::expand::{Arg, Known};
 use super::options::Words;
 use super::table::Entry;
 use super::walk::{Flow, Walker};
+use super::{About, Leaves};
 use crate::decision::Decision;
 use crate::path::escaped;
 
@@ -114,7 +114,7 @@ impl Walker<'_> {
 
     pub(super) fn part_asks(&mut self, call: &Call<'_>, rule: &'static str, does: &str) {
         let reason = format!("`{}` {does} here", escaped(call.name));
-        self.find(Decision::ask(rule, reason), About::Part(call.part), false);
+        self.find(Decision::ask(rule, reason), About::Part(call.part), Leaves::Not);
     }
 
     fn refuse_texts(&mut self, call: &Call<'_>, needles: &[&str], rule: &'static str) {

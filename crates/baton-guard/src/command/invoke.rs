@@ -5,7 +5,7 @@ use std::path::Path;
 use super::expand::{Arg, Known};
 use super::table::{Entry, Wrapper};
 use super::walk::{Flow, Walker};
-use super::{About, options};
+use super::{About, Leaves, options};
 use crate::decision::{Decision, Verdict};
 use crate::path::escaped;
 
@@ -112,7 +112,7 @@ impl Walker<'_> {
             self.find(
                 Decision::new(level, format!("wrapper.{name}"), wrapper.reason.clone()),
                 About::Part(part),
-                false,
+                Leaves::Not,
             );
         }
         if name == "command" && args.get(1).is_some_and(|arg| matches!(arg.text.as_str(), "-v" | "-V")) {
@@ -240,7 +240,7 @@ impl Walker<'_> {
                     self.deny("remote.pipe-to-shell", "it pipes what it fetches or decodes into a shell");
                 }
                 let reason = format!("it runs the script {}", escaped(&script.text));
-                self.find(Decision::ask("code.script", reason), About::Part(part), false);
+                self.find(Decision::ask("code.script", reason), About::Part(part), Leaves::Not);
                 if script.known != Known::Exactly {
                     self.ask("shell.unknown-path", "which file it uses is not known before it runs");
                 }
@@ -253,7 +253,7 @@ impl Walker<'_> {
 
     /// A shell or an interpreter that takes its program from its input.
     pub(super) fn code_from_input(&mut self, input: &Flow, part: usize) {
-        self.find(Decision::ask("code.shell", "it starts a shell or an interpreter"), About::Part(part), false);
+        self.find(Decision::ask("code.shell", "it starts a shell or an interpreter"), About::Part(part), Leaves::Not);
         if !input.any {
             return;
         }
@@ -351,7 +351,7 @@ impl Walker<'_> {
             self.ask("shell.unknown-directory", "where it runs is not known before it runs");
             self.cwd_known = false;
         } else if self.scope.place(&path) != crate::path::Place::Inside {
-            self.find(Decision::ask("scope.leaves", "it leaves the workspace"), About::Whole, true);
+            self.find(Decision::ask("scope.leaves", "it leaves the workspace"), About::Whole, Leaves::Beyond);
         }
         self.cwd = path;
     }
@@ -371,7 +371,7 @@ impl Walker<'_> {
         let words: Vec<&str> = args.iter().skip(start).map(|arg| arg.text.as_str()).collect();
         let Some(entry) = self.table.entry(name, &words) else {
             let reason = format!("{} is not a program that is known to be harmless", escaped(name));
-            self.find(Decision::ask("program.unknown", reason), About::Part(part), false);
+            self.find(Decision::ask("program.unknown", reason), About::Part(part), Leaves::Not);
             for arg in &args[1..] {
                 self.mentions_in(arg, false);
             }

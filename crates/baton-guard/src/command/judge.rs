@@ -7,7 +7,7 @@ use super::expand::{Arg, Known};
 use super::options::{Effect, Words};
 use super::table::{Class, Entry};
 use super::walk::{Flow, Walker};
-use super::{About, Finding};
+use super::{About, Finding, Leaves};
 use crate::decision::{Decision, Verdict};
 use crate::path::escaped;
 
@@ -28,9 +28,11 @@ impl Walker<'_> {
     ) -> Flow {
         let leaves = match entry.class {
             // What a sandbox holds can reach no process outside of it.
-            Class::Control => entry.id != "control.kill",
-            Class::Network => !check::stays_here(words),
-            _ => false,
+            Class::Control => Leaves::beyond(entry.id != "control.kill"),
+            Class::Network if check::stays_here(words) => Leaves::Not,
+            Class::Network if check::is_of_web(entry, words) => Leaves::ByWeb,
+            Class::Network => Leaves::Beyond,
+            _ => Leaves::Not,
         };
         let reason = format!("`{}` {}", escaped(name), entry.reason);
         self.find(Decision::new(entry.level, entry.id.clone(), reason), About::Part(part), leaves);
@@ -41,7 +43,7 @@ impl Walker<'_> {
             let reason = format!("`{} {}` {}", escaped(name), hit.option, hit.does);
             let rule = format!("{}{}", entry.id, hit.option);
             match hit.effect {
-                Effect::Deny => self.find(Decision::deny(rule, reason), About::Whole, true),
+                Effect::Deny => self.find(Decision::deny(rule, reason), About::Whole, Leaves::Beyond),
                 Effect::Ask => asks(self, rule, reason),
                 Effect::Write => {
                     asks(self, rule, reason);

@@ -9,7 +9,7 @@ use super::expand::{Arg, Known};
 use super::parse::{SyntaxError, parse};
 use super::syntax::{Direction, Node, Redirect, Simple, Word};
 use super::table::Table;
-use super::{About, Analysis, Finding, Part, PathUse};
+use super::{About, Analysis, Finding, Leaves, Part, PathUse};
 use crate::decision::{Decision, Verdict};
 use crate::path::{Scope, escaped, normalise};
 
@@ -102,18 +102,18 @@ impl<'a> Walker<'a> {
         self.out
     }
 
-    pub(super) fn find(&mut self, decision: Decision, about: About, leaves: bool) {
+    pub(super) fn find(&mut self, decision: Decision, about: About, leaves: Leaves) {
         if decision.verdict > Verdict::Allow || matches!(about, About::Part(_)) {
             self.out.findings.push(Finding { decision, about, leaves });
         }
     }
 
     pub(super) fn ask(&mut self, rule: &'static str, reason: impl Into<std::borrow::Cow<'static, str>>) {
-        self.find(Decision::ask(rule, reason), About::Whole, false);
+        self.find(Decision::ask(rule, reason), About::Whole, Leaves::Not);
     }
 
     pub(super) fn deny(&mut self, rule: &'static str, reason: impl Into<std::borrow::Cow<'static, str>>) {
-        self.find(Decision::deny(rule, reason), About::Whole, true);
+        self.find(Decision::deny(rule, reason), About::Whole, Leaves::Beyond);
     }
 
     pub(super) fn too_complex(&mut self) {
@@ -430,9 +430,13 @@ impl<'a> Walker<'a> {
         let inside = decision.verdict == Verdict::Allow;
         self.out.paths.push(PathUse { path: path.clone(), access, glob: target.glob });
         let about = About::Path(self.out.paths.len() - 1);
-        let leaves = decision.rule.ends_with("outside");
+        let leaves = Leaves::beyond(decision.rule.ends_with("outside"));
         if inside && access != Access::Read && decision.rule != "path.sink" {
-            self.find(Decision::ask("write.redirect", format!("it writes {}", escaped(&target.text))), about, false);
+            self.find(
+                Decision::ask("write.redirect", format!("it writes {}", escaped(&target.text))),
+                about,
+                Leaves::Not,
+            );
         } else {
             self.find(decision, about, leaves);
         }
@@ -448,7 +452,7 @@ impl<'a> Walker<'a> {
             return None;
         }
         let about = About::Path(self.out.paths.len() - 1);
-        self.find(decision.clone(), about, decision.rule.ends_with("outside"));
+        self.find(decision.clone(), about, Leaves::beyond(decision.rule.ends_with("outside")));
         Some(decision)
     }
 

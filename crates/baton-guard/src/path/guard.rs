@@ -113,7 +113,7 @@ pub struct PathGuard {
 impl PathGuard {
     /// A guard for this place, with these rules.
     pub fn new(scope: Scope, rules: Rules, reach: Reach) -> Self {
-        Self { context: Context { scope, sandboxed: false }, rules, reach }
+        Self { context: Context { scope, sandboxed: false, hosts: Vec::new() }, rules, reach }
     }
 
     /// The place.

@@ -17,7 +17,7 @@ fn rules(allow: &[&str], ask: &[&str], deny: &[&str]) -> Rules {
 }
 
 fn verdict(call: &Call, rules: &Rules) -> Verdict {
-    evaluate(call, PermissionMode::Ask, rules, &Context { scope: scope(), sandboxed: false }).verdict
+    evaluate(call, PermissionMode::Ask, rules, &Context { scope: scope(), sandboxed: false, hosts: Vec::new() }).verdict
 }
 
 fn command(text: &str, rules: &Rules) -> Verdict {
@@ -153,8 +153,13 @@ fn modes_do_what_their_names_say() {
     use PermissionMode as Mode;
     let at = |mode, sandboxed| {
         move |text: &str| {
-            evaluate(&Call::Command(text.to_owned()), mode, &Rules::none(), &Context { scope: scope(), sandboxed })
-                .verdict
+            evaluate(
+                &Call::Command(text.to_owned()),
+                mode,
+                &Rules::none(),
+                &Context { scope: scope(), sandboxed, hosts: Vec::new() },
+            )
+            .verdict
         }
     };
     for mode in [Mode::Ask, Mode::AcceptEdits] {
@@ -172,8 +177,12 @@ fn modes_do_what_their_names_say() {
     assert_eq!(at(Mode::Deny, true)("ls"), Verdict::Deny);
     assert_eq!(at(Mode::Yolo, false)("rm -rf ~"), Verdict::Allow);
     let denied = rules(&[], &[], &["Bash(rm:*)"]);
-    let yolo =
-        evaluate(&Call::Command("rm x".into()), Mode::Yolo, &denied, &Context { scope: scope(), sandboxed: false });
+    let yolo = evaluate(
+        &Call::Command("rm x".into()),
+        Mode::Yolo,
+        &denied,
+        &Context { scope: scope(), sandboxed: false, hosts: Vec::new() },
+    );
     assert_eq!(yolo.verdict, Verdict::Deny);
 }
 

@@ -19,7 +19,7 @@ use super::{Level, init, landlock, namespaces, network, rights, seccomp};
 pub(super) const OUTER: &str = "__sandbox";
 /// The first argument of the first process inside.
 pub(super) const INIT: &str = "__sandbox-init";
-/// The only argument of the process that makes a network.
+/// The first argument of the process that makes a network.
 pub(super) const NETWORK: &str = "__sandbox-network";
 /// The exit code if the sandbox cannot be made. The command may use it, too: the report tells which it was.
 const UNAVAILABLE: i32 = 7;
@@ -34,7 +34,10 @@ pub fn helper_mode() -> Option<i32> {
     } else if mode == INIT {
         Some(inner(&args.collect::<Vec<_>>()))
     } else if mode == NETWORK {
-        Some(network::hold().map_or_else(|error| refuse(None, &error), |()| 0))
+        Some(
+            network::hold(args.next().is_some_and(|arg| arg == network::LISTEN))
+                .map_or_else(|error| refuse(None, &error), |()| 0),
+        )
     } else {
         None
     }

@@ -92,6 +92,11 @@ fn keep_for_init() -> io::Result<()> {
     Ok(())
 }
 
+/// Keeps what is handed on to a command from this thread, and from those that it starts.
+pub fn hold_signals() -> io::Result<()> {
+    block_signals().map(drop)
+}
+
 /// What would end this process before the command.
 fn block_signals() -> io::Result<SigSet> {
     let mut signals = SigSet::empty();

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use baton_core::Access;
 
 use super::IGNORED_BYTES_MAX;
-use crate::command::{Analysis, Part};
+use crate::command::{Analysis, Leaves, Part};
 use crate::decision::Verdict;
 use crate::path::{Place, Scope, shown};
 
@@ -204,7 +204,8 @@ pub fn what_cannot_be_restored(analysis: &Analysis, named: &Named, scope: &Scope
     }
     if analysis.findings.iter().any(|finding| {
         let rule = finding.decision.rule.as_ref();
-        finding.leaves && (rule.starts_with("net.") || rule.starts_with("git.network") || rule.starts_with("exfil."))
+        finding.leaves != Leaves::Not
+            && (rule.starts_with("net.") || rule.starts_with("git.network") || rule.starts_with("exfil."))
     }) {
         said.push("what it does on other machines".to_owned());
     }

@@ -230,7 +230,7 @@ fn ignored_files_are_kept_where_they_are_named() {
 #[test]
 fn a_command_that_only_reads_is_known() {
     let scene = Scene::new();
-    let context = Context { scope: scene.scope(), sandboxed: false };
+    let context = Context { scope: scene.scope(), sandboxed: false, hosts: Vec::new() };
     for command in ["ls", "git log | head", "grep -rn x .", "cat a; wc -l b"] {
         assert!(scene.named(command).is_read_only, "{command}");
         let decision =

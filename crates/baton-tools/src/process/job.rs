@@ -10,14 +10,13 @@ use std::process::Stdio;
 use std::sync::Arc;
 use std::time::Duration;
 
-use baton_guard::sandbox::Prepared;
 use rustix::process::Signal;
 use tokio::process::Child;
 use tokio::time::{Instant, MissedTickBehavior, interval_at, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::log::{Log, Phase, Recorder};
-use super::room;
+use super::room::{self, Room};
 use super::source::Source;
 use super::spawn::{Shell, shell};
 use super::tree::{self, Call};
@@ -39,7 +38,7 @@ pub(crate) struct Start<'a> {
     pub(crate) cwd: &'a Path,
     pub(crate) workspace: &'a Workspace,
     /// What keeps it in.
-    pub(crate) room: Option<Prepared>,
+    pub(crate) room: Option<Room>,
     /// Where its output is kept; an error if it cannot be.
     pub(crate) file: io::Result<(File, PathBuf)>,
     /// Whether it outlives Baton.
@@ -107,7 +106,7 @@ impl Job {
 
 impl Running<Recorder> {
     /// Follows a job until it has ended by itself or has been ended.
-    async fn follow_job(mut self, scribe: Option<Child>, room: Option<Prepared>, stop: CancellationToken) {
+    async fn follow_job(mut self, scribe: Option<Child>, room: Option<Room>, stop: CancellationToken) {
         let began = Instant::now();
         let is_killed = self.watch_job(&stop).await;
         // It fails only if the shell cannot be waited for: then its status stays unknown.

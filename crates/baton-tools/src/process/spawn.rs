@@ -6,10 +6,11 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::LazyLock;
 
-use baton_guard::sandbox::{Prepared, may_have};
+use baton_guard::sandbox::may_have;
 use tokio::process::{Child, Command};
 
 use super::environment::child_environment;
+use super::room::Room;
 use super::tree::{Call, MARK};
 use crate::Workspace;
 
@@ -45,7 +46,7 @@ pub(super) struct Shell<'a> {
     /// use a directory that goes with ours.
     pub(super) is_kept: bool,
     /// What keeps it in; nothing, if it is let out.
-    pub(super) room: Option<&'a Prepared>,
+    pub(super) room: Option<&'a Room>,
 }
 
 impl Shell<'_> {
@@ -53,8 +54,9 @@ impl Shell<'_> {
     /// what keeps it in ends it then.
     pub(super) fn spawn<A: AsRef<OsStr>>(self, args: &[A], pipe: PipeWriter) -> io::Result<Child> {
         let mut environment = child_environment(std::env::vars_os(), self.workspace.hidden_env());
-        if self.room.is_some() {
+        if let Some(room) = self.room {
             environment.retain(|(name, _)| name.to_str().is_some_and(may_have));
+            environment.extend(room.vars());
         }
         environment.push((MARK.into(), self.call.mark().into()));
         environment.extend(self.workspace.vars().iter().cloned());
@@ -94,8 +96,8 @@ pub(super) fn shell(own_session: bool) -> Command {
 }
 
 /// The shell in its room, in a process group that the helper leads. What it reads is the helper's to say.
-fn confined<A: AsRef<OsStr>>(room: &Prepared, args: &[A]) -> io::Result<Command> {
-    let mut command = Command::from(room.command(&*SHELL, args)?);
+fn confined<A: AsRef<OsStr>>(room: &Room, args: &[A]) -> io::Result<Command> {
+    let mut command = Command::from(room.sandbox.command(&*SHELL, args)?);
     command.process_group(0);
     Ok(command)
 }

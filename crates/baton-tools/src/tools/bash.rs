@@ -15,6 +15,7 @@ use crate::shape::in_words;
 use crate::{CallContext, Outcome, TypedTool, Workspace};
 
 const TIMEOUT_S_MAX: u64 = 1_800;
+const REFUSED_SHOWN_MAX: usize = 8;
 
 /// Runs shell commands.
 #[derive(Default)]
@@ -78,6 +79,11 @@ fn outcome(finished: Finished, limits: &Limits, gone: Option<String>) -> Outcome
     if !finished.restored.is_empty() {
         let paths: Vec<_> = finished.restored.iter().map(|path| path.display().to_string()).collect();
         notes.push(format!("no command may change these, so they were put back: {}", paths.join(", ")));
+    }
+    if !finished.refused.is_empty() {
+        let (shown, more) = finished.refused.split_at(finished.refused.len().min(REFUSED_SHOWN_MAX));
+        let more = if more.is_empty() { String::new() } else { format!(" and {} more", more.len()) };
+        notes.push(format!("refused by the sandbox, since not among sandbox.hosts: {}{more}", shown.join(", ")));
     }
     if finished.survivors > 0 {
         notes.push(format!("{} could not be ended", processes(finished.survivors)));

@@ -1,12 +1,15 @@
 //! `baton sandbox`: a command that the kernel keeps in.
 
 use std::ffi::OsString;
-use std::io::Write;
+use std::io::{self, Write};
+use std::net::SocketAddr;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 
-use baton_core::Fault;
-use baton_guard::sandbox::{Found, Level, Network, Policy, Sandbox, Workspace, may_have};
+use baton_core::{Fault, HostPattern};
+use baton_guard::sandbox::{Found, Level, Network, Policy, Sandbox, Workspace, hold_signals, may_have};
+use baton_net::Proxy;
+use baton_tools::proxy_vars;
 
 use crate::Global;
 use crate::exit::Exit;
@@ -18,6 +21,8 @@ use crate::setup::Setup;
 Examples:
   baton sandbox -- cargo test                     in the project, without network
   baton sandbox --write ~/.cache -- make          one more directory that can be written
+  baton sandbox --allow-host '*.crates.io' -- cargo fetch
+                                                  one host, through a proxy
   baton sandbox --show                            what can be written, and what is hidden
 
 The exit code is the command's; 7 if there is no sandbox on this system.
@@ -26,6 +31,9 @@ pub struct Args {
     /// Let the command write to this directory, too (repeatable)
     #[arg(long, value_name = "DIR")]
     write: Vec<PathBuf>,
+    /// Let the command reach this host: NAME, *.NAME or NAME:PORT (repeatable)
+    #[arg(long, value_name = "HOST", conflicts_with = "allow_net")]
+    allow_host: Vec<HostPattern>,
     /// Let the command use the network
     #[arg(long)]
     allow_net: bool,
@@ -58,11 +66,14 @@ pub fn run(global: &Global, args: &Args) -> Result<Exit, Fault> {
         Wanted::Namespaces => Sandbox::only(Level::Namespaces),
         Wanted::Landlock => Sandbox::only(Level::Landlock),
     };
-    let internal = |error: std::io::Error| Fault::internal(format!("cannot make a sandbox: {error}"));
+    let hosts = if args.allow_net { Vec::new() } else { [&setup.sandbox.hosts[..], &args.allow_host].concat() };
+    let sandbox = if hosts.is_empty() { sandbox } else { sandbox.listening() };
+    let internal = |error: io::Error| Fault::internal(format!("cannot make a sandbox: {error}"));
     let temp = tempfile::Builder::new().prefix("baton-").tempdir().map_err(internal)?;
     let policy = policy(&setup, global, args, temp.path())?;
     if args.show {
-        show(sandbox.found(), &policy).map_err(|error| Fault::internal(format!("cannot write the output: {error}")))?;
+        show(sandbox.found(), &policy, &hosts)
+            .map_err(|error| Fault::internal(format!("cannot write the output: {error}")))?;
         return Ok(Exit::Done);
     }
     if sandbox.found().level == Level::None {
@@ -72,10 +83,16 @@ pub fn run(global: &Global, args: &Args) -> Result<Exit, Fault> {
     let Some((program, arguments)) = args.command.split_first() else {
         return Err(Fault::input("there is no command to run"));
     };
-    let mut prepared = sandbox.prepare_alone(&policy).map_err(internal)?;
+    let proxy = proxy(&sandbox, hosts).map_err(internal)?;
+    let mut prepared = match proxy {
+        Some(_) => sandbox.prepare(&policy),
+        None => sandbox.prepare_alone(&policy),
+    }
+    .map_err(internal)?;
     let vars =
         std::env::vars_os().filter(|(name, _)| name.to_str().is_some_and(|name| may_have(name) && name != "TMPDIR"));
     let vars = vars.chain([("TMPDIR".into(), temp.path().into())]);
+    let vars = vars.chain(proxy.into_iter().flat_map(|address| proxy_vars(address.port())));
     let status = prepared.run_here(program, arguments, &setup.cwd, vars).map_err(internal)?;
     let aftermath = prepared.finish().map_err(internal)?;
     for path in &aftermath.restored {
@@ -90,6 +107,29 @@ pub fn run(global: &Global, args: &Args) -> Result<Exit, Fault> {
 /// What to do where there is none.
 pub const HINT: &str = "allow unprivileged user namespaces (sysctl kernel.unprivileged_userns_clone=1, or \
     kernel.apparmor_restrict_unprivileged_userns=0), or use Linux 6.12 or later with Landlock";
+
+/// Said where hosts are listed and cannot be reached.
+pub const NO_HOSTS: &str = "sandbox.hosts cannot be reached here: at level landlock commands have no network at all";
+
+/// Leads the command to these hosts; where, if it does. A thread of its own, which ends with the process.
+fn proxy(sandbox: &Sandbox, hosts: Vec<HostPattern>) -> io::Result<Option<SocketAddr>> {
+    let Some(listener) = sandbox.listener()? else {
+        if !hosts.is_empty() {
+            eprintln!("baton: {NO_HOSTS}");
+        }
+        return Ok(None);
+    };
+    let address = listener.local_addr()?;
+    // They are for the command, whichever thread would get them.
+    hold_signals()?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let proxy = runtime.block_on(async { Proxy::start(listener, hosts) })?;
+    std::thread::spawn(move || {
+        runtime.block_on(std::future::pending::<()>());
+        drop(proxy);
+    });
+    Ok(Some(address))
+}
 
 /// Why there is none.
 pub fn unavailable(found: &Found) -> String {
@@ -117,7 +157,7 @@ fn policy(setup: &Setup, global: &Global, args: &Args, temp: &Path) -> Result<Po
     }))
 }
 
-fn show(found: &Found, policy: &Policy) -> std::io::Result<()> {
+fn show(found: &Found, policy: &Policy, hosts: &[HostPattern]) -> io::Result<()> {
     let mut out = anstream::stdout().lock();
     writeln!(out, "level: {}", found.level)?;
     for (level, why) in &found.missing {
@@ -126,9 +166,15 @@ fn show(found: &Found, policy: &Policy) -> std::io::Result<()> {
     let network = match (policy.network, found.level) {
         (_, Level::None) | (Network::Host, _) => "everything",
         (Network::Loopback, Level::Landlock) => "nothing",
-        (Network::Loopback, Level::Namespaces) => "a loopback of its own",
+        (Network::Loopback, Level::Namespaces) if hosts.is_empty() => "a loopback of its own",
+        (Network::Loopback, Level::Namespaces) => "a loopback of its own, and these hosts by a proxy:",
     };
     writeln!(out, "network: {network}")?;
+    if found.level == Level::Namespaces {
+        for host in hosts {
+            writeln!(out, "  {host}")?;
+        }
+    }
     let protected = policy.protected.iter().map(|protected| &protected.path).collect();
     let hidden = policy.hidden.iter().filter(|path| path.exists()).collect();
     let lists = [("writable", policy.writable.iter().collect()), ("protected in there", protected), ("hidden", hidden)];

@@ -2,6 +2,7 @@
 
 use super::super::expand::{Arg, Known};
 use super::super::options::Words;
+use super::super::table::Entry;
 use super::super::walk::Walker;
 use super::Call;
 use crate::path::escaped;
@@ -20,6 +21,14 @@ pub(in crate::command) fn stays_here(words: &Words<'_>) -> bool {
     words.operands.iter().any(is_here)
         && words.operands.iter().all(|arg| is_here(arg) || is_port(arg))
         && words.values.iter().all(|arg| is_here(arg) || is_plain(arg))
+}
+
+/// Whether a program asks servers of the web and needs none of the person's keys for it: what fetches, and git where it
+/// only takes.
+pub(in crate::command) fn is_of_web(entry: &Entry, words: &Words<'_>) -> bool {
+    let takes =
+        || words.operands.first().is_some_and(|sub| matches!(sub.text.as_str(), "clone" | "fetch" | "ls-remote"));
+    entry.id == "net.fetch" || entry.id == "git.network" && takes()
 }
 
 impl Walker<'_> {

@@ -24,7 +24,7 @@ fn decide(proposal: &Proposal, call: &str) -> Verdict {
         _ => Call::Command(call.to_owned()),
     };
     // In this mode nothing is refused but by a rule.
-    evaluate(&call, PermissionMode::Yolo, &rules, &Context { scope, sandboxed: false }).verdict
+    evaluate(&call, PermissionMode::Yolo, &rules, &Context { scope, sandboxed: false, hosts: Vec::new() }).verdict
 }
 
 #[test]

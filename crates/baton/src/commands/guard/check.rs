@@ -121,7 +121,9 @@ pub fn run(global: &Global, args: &Args) -> Result<Exit, Fault> {
     let setup = Setup::new(global)?;
     let writable = (!args.scope.is_empty()).then(|| args.scope.iter().map(|glob| Pattern::new(glob)).collect());
     let scope = Scope { writable, ..setup.scope()? };
-    let guard = Guard { mode: args.mode, rules: setup.rules, context: Context { scope, sandboxed: args.sandboxed } };
+    let hosts = if args.sandboxed { setup.sandbox.hosts } else { Vec::new() };
+    let context = Context { scope, sandboxed: args.sandboxed, hosts };
+    let guard = Guard { mode: args.mode, rules: setup.rules, context };
     let What { command, read, write, batch } = &args.what;
     let unwritable = |error: io::Error| Fault::internal(format!("cannot write the output: {error}"));
     let one = command
