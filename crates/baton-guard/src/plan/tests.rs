@@ -24,7 +24,7 @@ fn plan(commands: &[&str], paths: &[&str]) -> Result<Plan, Vec<String>> {
 }
 
 fn verdict(call: &Call, plan: &Plan) -> Verdict {
-    let context = Context { scope: scope(), sandboxed: true };
+    let context = Context { scope: scope(), sandboxed: true, hosts: Vec::new() };
     evaluate(call, PermissionMode::Ask, &plan.rules().unwrap(), &context).verdict
 }
 
