@@ -143,13 +143,13 @@ pub fn read_head(bytes: &[u8]) -> Result<Option<Head>, Refusal> {
     let (asked, kind) = if method == "CONNECT" {
         (HostPort::parse(target, None).map_err(|why| bad(&why))?, Kind::Tunnel)
     } else {
-        let (asked, plain) = plain(method, target, fields)?;
+        let (asked, plain) = plain(method, target, &fields)?;
         (asked, Kind::Plain(plain))
     };
     Ok(Some(Head { length: end + 4, asked, kind }))
 }
 
-fn plain(method: &str, target: &str, fields: Vec<(String, &[u8])>) -> Result<(HostPort, Plain), Refusal> {
+fn plain(method: &str, target: &str, fields: &[(String, &[u8])]) -> Result<(HostPort, Plain), Refusal> {
     let bad = |why: &str| Refusal::new(400, why);
     let scheme_end = target.find("://").ok_or_else(|| bad("this is a proxy: it takes CONNECT and whole addresses"))?;
     if !target[..scheme_end].eq_ignore_ascii_case("http") {
