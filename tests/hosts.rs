@@ -60,7 +60,7 @@ fn a_listed_host_is_reached_and_no_other() {
     let (_, port) = allowed.rsplit_once(':').unwrap();
     let (_, other_port) = other.rsplit_once(':').unwrap();
     let script = format!(
-        r#"{TOOLS}
+        r"{TOOLS}
         ask 'CONNECT {allowed} HTTP/1.1\r\n\r\nhello\r\n\r\n'
         ask 'GET http://{allowed}/x HTTP/1.1\r\nHost: {allowed}\r\n\r\n'
         echo; echo refused:
@@ -74,7 +74,7 @@ fn a_listed_host_is_reached_and_no_other() {
         ask 'GET http://{allowed}/ HTTP/1.1\r\nX: y\nHost: {other}\r\n\r\n'
         echo around:
         reaches 127.0.0.1 {port}; reaches 127.0.0.1 {other_port}; reaches 192.0.2.1 80; reaches 1.1.1.1 443
-        env | grep -i proxy | sort"#
+        env | grep -i proxy | sort"
     );
     let run = world.baton(&["sandbox", "--allow-host", &allowed, "--", "bash", "-c", &script]).expect(0);
     let said = run.stdout.replace('\r', "");

@@ -70,7 +70,7 @@ async fn a_plain_request_arrives_as_servers_expect_it() {
 async fn everything_else_is_refused_and_remembered() {
     let at = server(0).await;
     let port = at.port();
-    let proxy = proxy(&[format!("127.0.0.1:{}", port), "*.example.com".to_owned(), "listed.example".to_owned()]);
+    let proxy = proxy(&[format!("127.0.0.1:{port}"), "*.example.com".to_owned(), "listed.example".to_owned()]);
     let before = proxy.refusals();
     for asked in [
         "evil.example:443".to_owned(),
