@@ -18,7 +18,16 @@ const LAYERS: [(&str, &[&str]); 9] = [
     ("baton-headless", &["baton-core", "baton-config", "baton-guard", "baton-llm", "baton-tools", "baton-agent"]),
     (
         "baton",
-        &["baton-core", "baton-config", "baton-guard", "baton-llm", "baton-tools", "baton-agent", "baton-headless"],
+        &[
+            "baton-core",
+            "baton-config",
+            "baton-net",
+            "baton-guard",
+            "baton-llm",
+            "baton-tools",
+            "baton-agent",
+            "baton-headless",
+        ],
     ),
 ];
 

@@ -1,7 +1,7 @@
 //! Hosts that commands may reach: what a person lists, and what a program asks for, in one spelling each.
 
+use core::net::{IpAddr, Ipv6Addr};
 use std::fmt;
-use std::net::{IpAddr, Ipv6Addr};
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
