@@ -117,7 +117,7 @@ fn nobody_else_gets_to_the_proxy() {
 #[test]
 fn signals_still_reach_the_command() {
     let world = World::new();
-    let script = "trap 'exit 5' INT; sleep 0.1; echo '{\"kind\":\"begun\"}'; while :; do sleep 0.05; done";
+    let script = "trap 'exit 5' INT; echo '{\"kind\":\"begun\"}'; while :; do sleep 0.05; done";
     let mut command = world.command(&["sandbox", "--allow-host", "example.com", "--", "bash", "-c", script]);
     command.stdin(Stdio::null());
     let mut live = Live::start(command);

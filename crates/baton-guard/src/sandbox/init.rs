@@ -1,13 +1,13 @@
 //! The inner half of the namespaces level: process 1, which drops all rights, starts the command and clears up after it.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::{CString, OsStr, OsString};
 use std::fs;
 use std::io;
-use std::os::unix::process::CommandExt;
-use std::process::Command;
+use std::os::unix::ffi::OsStrExt;
 use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
+use nix::spawn::{PosixSpawnAttr, PosixSpawnFileActions, PosixSpawnFlags, posix_spawnp};
 use nix::sys::signal::{SigSet, Signal, kill};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
@@ -75,13 +75,32 @@ fn inbox() -> io::Result<SignalFd> {
     Ok(SignalFd::with_flags(&signals, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)?)
 }
 
-/// Starts the command with no signal blocked. One that comes just then is lost on process 1.
+/// Starts the command with no signal blocked or ignored. This process never unblocks any: one that came just then would be
+/// lost on process 1.
 fn start(program: &OsStr, args: &[OsString]) -> io::Result<Pid> {
-    let blocked = SigSet::thread_get_mask()?;
-    SigSet::empty().thread_set_mask()?;
-    let child = Command::new(program).args(args).process_group(0).spawn();
-    blocked.thread_set_mask()?;
-    Ok(Pid::from_raw(child?.id().cast_signed()))
+    let text = |text: &OsStr| CString::new(text.as_bytes()).map_err(io::Error::other);
+    let mut how = PosixSpawnAttr::init()?;
+    // The runtime of Rust ignores this one.
+    how.set_sigdefault(&SigSet::from_iter([Signal::SIGPIPE]))?;
+    how.set_sigmask(&SigSet::empty())?;
+    how.set_pgroup(Pid::from_raw(0))?;
+    let flags = [
+        PosixSpawnFlags::POSIX_SPAWN_SETSIGDEF,
+        PosixSpawnFlags::POSIX_SPAWN_SETSIGMASK,
+        PosixSpawnFlags::POSIX_SPAWN_SETPGROUP,
+    ];
+    how.set_flags(flags.into_iter().collect())?;
+    let program = text(program)?;
+    let words: Vec<CString> =
+        std::iter::once(Ok(program.clone())).chain(args.iter().map(|arg| text(arg))).collect::<io::Result<_>>()?;
+    let vars = std::env::vars_os().map(|(name, value)| {
+        let mut var = name;
+        var.push("=");
+        var.push(value);
+        text(&var)
+    });
+    let vars: Vec<CString> = vars.collect::<io::Result<_>>()?;
+    Ok(posix_spawnp(&program, &PosixSpawnFileActions::init()?, &how, &words, &vars)?)
 }
 
 /// Waits until the command has ended, and for orphans on the way.
