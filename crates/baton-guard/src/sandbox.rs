@@ -18,6 +18,7 @@ mod init;
 mod landlock;
 mod letter;
 mod loopback;
+mod memory;
 mod mounts;
 mod namespaces;
 mod network;
@@ -98,6 +99,8 @@ pub struct Sandbox {
     network: OnceLock<Shared>,
     /// Whether there is a listener in it.
     listens: bool,
+    /// Where it is kept what the kernel can do.
+    memory: Option<PathBuf>,
 }
 
 impl Default for Sandbox {
@@ -124,6 +127,13 @@ impl Sandbox {
         self
     }
 
+    /// Keeps in this file what the kernel can do, so that the next process need not find out.
+    #[must_use]
+    pub fn remembering(mut self, file: PathBuf) -> Self {
+        self.memory = Some(file);
+        self
+    }
+
     fn of(levels: Vec<Level>) -> Self {
         // Not by its name: that may lead to another version by now.
         Self {
@@ -132,16 +142,28 @@ impl Sandbox {
             found: OnceLock::new(),
             network: OnceLock::new(),
             listens: false,
+            memory: None,
         }
     }
 
     /// What the kernel can do. A few milliseconds at the first call, during which it blocks.
     pub fn found(&self) -> &Found {
         self.found.get_or_init(|| {
+            let memory = self.memory.as_deref().and_then(|file| Some((file, memory::key(&self.levels)?)));
+            if let Some(level) = memory.as_ref().and_then(|(file, key)| memory::recall(file, key)) {
+                return Found { level, missing: Vec::new() };
+            }
             let mut missing = Vec::new();
             for level in &self.levels {
                 match self.probe(*level) {
-                    Ok(()) => return Found { level: *level, missing },
+                    // Only the best is kept: why it was not better could not be told the next time.
+                    Ok(()) => {
+                        if let Some((file, key)) = memory.filter(|_| missing.is_empty()) {
+                            // If it cannot be kept, it is found out again.
+                            let _ = memory::keep(file, key, *level);
+                        }
+                        return Found { level: *level, missing };
+                    }
                     Err(why) => missing.push((*level, why.to_string())),
                 }
             }

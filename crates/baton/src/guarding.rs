@@ -63,6 +63,7 @@ impl Setup {
             None => Sandbox::new(),
             Some(level) => Sandbox::only(level),
         };
+        let sandbox = sandbox.remembering(self.places.state_dir.join("sandbox.json"));
         Confinement {
             sandbox: if self.sandbox.hosts.is_empty() { sandbox } else { sandbox.listening() },
             home: self.places.home.clone(),
