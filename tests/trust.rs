@@ -168,8 +168,9 @@ const OTHERS: [(&str, Make); 12] = [
         fs::write(h.world.project().join("docs/config"), text.replace("EVIL", &h.evil())).unwrap();
     }),
     ("a branch", |h| {
-        fs::write(h.world.project().join(".git/refs/heads/$(touch owned)"), "0".repeat(40)).unwrap();
-        fs::remove_file(h.world.project().join(".git/refs/heads/$(touch owned)")).unwrap();
+        let (heads, name) = (h.world.project().join(".git/refs/heads"), "$(touch${IFS}owned)");
+        fs::copy(heads.join("main"), heads.join(name)).unwrap();
+        fs::write(h.world.project().join(".git/HEAD"), format!("ref: refs/heads/{name}\n")).unwrap();
     }),
     ("programs by the names of others", |h| {
         for name in ["git", "ls", "cat", "bash", "sh", "setsid", "secret-tool", "rg"] {

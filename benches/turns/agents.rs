@@ -28,17 +28,24 @@ impl Agent {
     }
 }
 
+const AUTO: &[&str] = &["exec", "-m", "anthropic/claude-sonnet-4-5", "--permission-mode", "auto", "{prompt}"];
+const YOLO: &[&str] = &["exec", "-m", "anthropic/claude-sonnet-4-5", "--permission-mode", "yolo", "{prompt}"];
+const ENV: &[(&str, &str)] = &[("ANTHROPIC_BASE_URL", "{url}"), ("ANTHROPIC_API_KEY", "x")];
+const LANDLOCK: &[(&str, &str)] = &[ENV[0], ENV[1], ("BATON_SANDBOX__LEVEL", "landlock")];
+
 /// Baton, and the others that are on the path.
 pub fn installed() -> Vec<Agent> {
-    let mut agents = vec![Agent {
-        name: "baton",
+    let baton = |name, args, env| Agent {
+        name,
         program: PathBuf::from(env!("CARGO_BIN_EXE_baton")),
         wire: Wire::Anthropic,
         shell: ("bash", "command"),
-        args: &["exec", "-m", "anthropic/claude-sonnet-4-5", "--permission-mode", "auto", "{prompt}"],
-        env: &[("ANTHROPIC_BASE_URL", "{url}"), ("ANTHROPIC_API_KEY", "x")],
+        args,
+        env,
         files: &[],
-    }];
+    };
+    // With the best sandbox, with the quick one, and without any, as the others run.
+    let mut agents = vec![baton("baton", AUTO, ENV), baton("landlock", AUTO, LANDLOCK), baton("yolo", YOLO, ENV)];
     for (name, agent) in [("codex", codex as fn(PathBuf) -> Agent), ("goose", goose), ("pi", pi)] {
         match on_path(name) {
             Some(program) => agents.push(agent(program)),

@@ -26,6 +26,8 @@ struct Waiting {
     answer: oneshot::Sender<Answer>,
     /// The call that is asked about, unless it is the call that asks.
     about: Option<(ToolUse, Access)>,
+    /// Whether a rule could answer it.
+    is_for_rules: bool,
 }
 
 /// What is asked about a call.
@@ -35,6 +37,8 @@ pub(crate) struct Asked<'a> {
     pub(crate) reason: String,
     /// The rules that "always" would keep.
     pub(crate) rules: Vec<String>,
+    /// Whether a rule could answer it.
+    pub(crate) is_for_rules: bool,
 }
 
 impl Approvals {
@@ -49,7 +53,7 @@ impl Approvals {
 
     /// Asks the person whether a call may run, and waits for the answer, however long it takes; `None` if there is nobody.
     pub(crate) async fn ask(&self, asked: Asked<'_>) -> Option<Answer> {
-        let Asked { call, access, reason, rules } = asked;
+        let Asked { call, access, reason, rules, is_for_rules } = asked;
         let body = |approval: &ApprovalId| EventBody::ApprovalAsked {
             approval: approval.clone(),
             call: call.id.clone(),
@@ -60,7 +64,7 @@ impl Approvals {
             rules,
             options: Vec::new(),
         };
-        self.put(body, Some((call.clone(), access))).await
+        self.put(body, Some((call.clone(), access)), is_for_rules).await
     }
 
     /// Shows the person a plan and what it grants, and waits for the answer; `None` if there is nobody.
@@ -75,20 +79,21 @@ impl Approvals {
             rules: plan.grants(),
             options: Vec::new(),
         };
-        self.put(body, None).await
+        self.put(body, None, false).await
     }
 
     async fn put(
         &self,
         body: impl FnOnce(&ApprovalId) -> EventBody,
         about: Option<(ToolUse, Access)>,
+        is_for_rules: bool,
     ) -> Option<Answer> {
         if !self.is_attended {
             return None;
         }
         let approval = ApprovalId::fresh(self.events.ids());
         let (sender, answer) = oneshot::channel();
-        self.waiting().insert(approval.clone(), Waiting { answer: sender, about });
+        self.waiting().insert(approval.clone(), Waiting { answer: sender, about, is_for_rules });
         // A question whose call is cancelled is not asked any more.
         let _forgotten = Forget { approvals: self, approval: &approval };
         let item = self.events.new_item();
@@ -107,14 +112,24 @@ impl Approvals {
         }
     }
 
-    /// The calls that wait for leave to run.
-    pub(crate) fn pending(&self) -> Vec<(ApprovalId, ToolUse, Access)> {
+    /// The calls that wait for an answer which rules could give.
+    pub(crate) fn for_rules(&self) -> Vec<(ApprovalId, ToolUse, Access)> {
         let waiting = self.waiting();
-        let pending = waiting.iter().filter_map(|(approval, waiting)| {
+        let pending = waiting.iter().filter(|(_, waiting)| waiting.is_for_rules).filter_map(|(approval, waiting)| {
             let (call, access) = waiting.about.clone()?;
             Some((approval.clone(), call, access))
         });
         pending.collect()
+    }
+
+    /// Gives this answer to all questions about calls.
+    pub(crate) fn answer_all(&self, answer: &Answer) {
+        let about_calls =
+            |(approval, waiting): (&ApprovalId, &Waiting)| waiting.about.is_some().then(|| approval.clone());
+        let pending: Vec<_> = self.waiting().iter().filter_map(about_calls).collect();
+        for approval in pending {
+            self.answer(&approval, answer.clone());
+        }
     }
 
     fn waiting(&self) -> MutexGuard<'_, HashMap<ApprovalId, Waiting>> {
@@ -147,7 +162,7 @@ impl Ask for Approvals {
             rules: Vec::new(),
             options: options.clone(),
         };
-        match self.put(body, None).await {
+        match self.put(body, None, false).await {
             None => Reply::Nobody,
             Some(Answer::Text { text }) => Reply::Answered(text),
             Some(Answer::Reject { reason }) => Reply::Declined(reason),

@@ -242,7 +242,7 @@ impl Agent {
                 reason += &lost;
             }
         }
-        let asked = Asked { call, access, reason, rules: judged.rules.clone() };
+        let asked = Asked { call, access, reason, rules: judged.rules.clone(), is_for_rules: true };
         match self.approvals.ask(asked).await {
             None => Err(refusal(&call.tool, &judged.decision, self.approvals.is_attended())),
             Some(Answer::Once) => Ok(()),
@@ -253,7 +253,7 @@ impl Agent {
                     self.events.emit_lone(EventBody::Noticed { text }).await;
                 }
                 // Other questions may be answered by that.
-                for (approval, call, access) in self.approvals.pending() {
+                for (approval, call, access) in self.approvals.for_rules() {
                     if self.judge(&call, access).await.decision.verdict == guard::Verdict::Allow {
                         self.approvals.answer(&approval, Answer::Once);
                     }
@@ -262,10 +262,8 @@ impl Agent {
             }
             Some(answer @ (Answer::Reject { .. } | Answer::Text { .. })) => {
                 self.watch().is_rejected = true;
-                for (approval, ..) in self.approvals.pending() {
-                    let reason = Some("another call was rejected".to_owned());
-                    self.approvals.answer(&approval, Answer::Reject { reason });
-                }
+                let reason = Some("another call was rejected".to_owned());
+                self.approvals.answer_all(&Answer::Reject { reason });
                 Err(rejected(answer))
             }
         }
@@ -276,7 +274,7 @@ impl Agent {
         let (Verdict::Repeats(times) | Verdict::Hopeless(times)) = verdict else { return Ok(()) };
         let reason =
             format!("the agent repeats itself: this would be the same call {times} times, with the same result");
-        match self.approvals.ask(Asked { call, access, reason, rules: Vec::new() }).await {
+        match self.approvals.ask(Asked { call, access, reason, rules: Vec::new(), is_for_rules: false }).await {
             Some(Answer::Once) => Ok(()),
             Some(Answer::Session | Answer::Always) => {
                 self.watch().trace.allow(call);

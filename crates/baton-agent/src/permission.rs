@@ -337,7 +337,7 @@ mod tests {
             (Mode::AcceptEdits, [Allow, Ask, Allow, Allow, Ask, Ask]),
             (Mode::Plan, [Allow, Ask, Deny, Allow, Deny, Deny]),
             (Mode::Auto, [Allow, Ask, Allow, Allow, Allow, Ask]),
-            (Mode::Deny, [Allow, Ask, Deny, Deny, Deny, Deny]),
+            (Mode::Deny, [Allow, Deny, Deny, Deny, Deny, Deny]),
             (Mode::Yolo, [Allow; 6]),
         ] {
             let scene = Scene::new(mode, true);

@@ -146,7 +146,11 @@ pub fn evaluate(call: &Call, mode: PermissionMode, rules: &Rules, context: &Cont
                 Some(host) if is_private(&host) => Decision::allow("net.private", "it is for the tool to refuse"),
                 Some(_) => judged,
             };
-            by_mode(settle(judged, by_rule), Access::Read, false, mode, context)
+            let decision = by_mode(settle(judged, by_rule), Access::Read, false, mode, context);
+            if mode == PermissionMode::Deny {
+                return decision.join(Decision::deny("mode.deny", "the permission mode reaches no network"));
+            }
+            decision
         }
         Call::Tool { name, access } => {
             let by_rule = rules.decide(|rule| rule.matches_tool(name));

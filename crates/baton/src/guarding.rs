@@ -45,9 +45,11 @@ impl Setup {
                 let hint = format!("{hint} one with --permission-mode yolo");
                 Err(Fault::new(Area::Sandbox, Tier::UserFixable, missing()).hint(hint))
             }
-            None if !is_held => {
+            // What a person says yes to runs all the same, so there is nothing to keep it in.
+            asked if !is_held => {
                 let notice = format!("{}, so every command has to be asked for", missing());
-                Ok(Guarding { mode: PermissionMode::Ask, confinement: Some(confinement), notice: Some(notice) })
+                let mode = asked.unwrap_or(PermissionMode::Ask);
+                Ok(Guarding { mode, confinement: None, notice: Some(notice) })
             }
             asked => {
                 let mode = asked.unwrap_or(PermissionMode::Auto);

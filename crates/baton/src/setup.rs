@@ -7,7 +7,9 @@ use baton_agent::{
     Environment, ModelSetting, Options, Permissions, RandomIds, SystemClock, TurnLimits, find_instructions, opening,
 };
 use baton_config::{Config, Layer, LayerKind, Places, Project, RootKind, Warning};
-use baton_core::{AgentRole, Area, Block, Clock, EventSource, Fault, IdSource, PermissionMode, SessionId, Tier};
+use baton_core::{
+    Access, AgentRole, Area, Block, Clock, EventSource, Fault, IdSource, PermissionMode, SessionId, Tier,
+};
 use baton_guard::credentials::{Keyring, SecretTool, Store};
 use baton_guard::sandbox::SandboxSettings;
 use baton_guard::secrets::Redactor;
@@ -188,7 +190,7 @@ impl Setup {
         let permissions = self.permissions(mode, source.session(), clock.clone(), redactor.clone())?;
         let web = WebFetch::new(self.web.clone(), self.llm.network.ca_file.clone());
         let is_denied = |tool: &dyn Tool| match mode {
-            PermissionMode::Deny => tool.access().changes(),
+            PermissionMode::Deny => tool.access() != Access::Read,
             _ => permissions.rules.forbid(&tool.spec().name),
         };
         // What can never run is not offered.
