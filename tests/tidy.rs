@@ -7,15 +7,19 @@ use std::path::{Path, PathBuf};
 use crate::support::workspace_root;
 
 /// Which crates a crate may use; a new arrow is a change of design.
-const LAYERS: [(&str, &[&str]); 9] = [
+const LAYERS: [(&str, &[&str]); 10] = [
     ("baton-core", &[]),
     ("baton-config", &["baton-core"]),
     ("baton-net", &["baton-core"]),
     ("baton-guard", &["baton-core", "baton-config"]),
     ("baton-llm", &["baton-core", "baton-config", "baton-net", "baton-guard"]),
     ("baton-tools", &["baton-core", "baton-config", "baton-net", "baton-guard"]),
-    ("baton-agent", &["baton-core", "baton-config", "baton-guard", "baton-llm", "baton-tools"]),
-    ("baton-headless", &["baton-core", "baton-config", "baton-guard", "baton-llm", "baton-tools", "baton-agent"]),
+    ("baton-session", &["baton-core", "baton-config"]),
+    ("baton-agent", &["baton-core", "baton-config", "baton-guard", "baton-llm", "baton-tools", "baton-session"]),
+    (
+        "baton-headless",
+        &["baton-core", "baton-config", "baton-guard", "baton-llm", "baton-tools", "baton-session", "baton-agent"],
+    ),
     (
         "baton",
         &[
@@ -25,6 +29,7 @@ const LAYERS: [(&str, &[&str]); 9] = [
             "baton-guard",
             "baton-llm",
             "baton-tools",
+            "baton-session",
             "baton-agent",
             "baton-headless",
         ],

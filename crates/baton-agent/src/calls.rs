@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use baton_core::{Access, Answer, Area, EventBody, Fault, ItemId, Tier, ToolResult, ToolUse, TurnReason};
 use baton_guard::{self as guard, audit};
+use baton_session::Carried;
 use baton_tools::{Outcome, Permit, Progress};
 use futures_util::future::join_all;
 use serde_json::Value;
@@ -12,6 +13,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
+use crate::again::{self, Before};
 use crate::approvals::Asked;
 use crate::conversation::Steering;
 use crate::permission::{Judgement, refusal};
@@ -30,6 +32,7 @@ pub(crate) struct Watch {
     is_rejected: bool,
     /// Why nothing may run any more.
     stopped: Option<String>,
+    before: Before,
 }
 
 impl Watch {
@@ -37,6 +40,11 @@ impl Watch {
         self.trace.person_spoke();
         self.strikes = Strikes::default();
         self.unanswered = None;
+    }
+
+    /// The agent does not see any more, or never saw, what it has done so far.
+    pub(crate) fn lost_sight(&mut self, carried: &Carried) {
+        self.before.lost_sight(carried);
     }
 
     fn step_ended(&mut self) {
@@ -161,6 +169,9 @@ impl Agent {
         verdict: &Verdict,
         cancel: &CancellationToken,
     ) -> Result<Permit, String> {
+        if let Some(why) = self.events.keeping().failed() {
+            return Err(format!("not run: {why}"));
+        }
         // What cannot be run anyway is answered by the executor.
         if call.malformed.is_some() || self.executor.registry().get(&call.tool).is_none() {
             return Ok(Permit::default());
@@ -208,7 +219,29 @@ impl Agent {
             }
         };
         self.repeats(call, access, verdict).await?;
+        self.runs_again(call, access).await?;
         Ok((judged.permit, decided))
+    }
+
+    /// Asks about a command that ran before the agent lost sight of it.
+    async fn runs_again(&self, call: &ToolUse, access: Access) -> Result<(), String> {
+        let command = call.input.get("command").and_then(Value::as_str).unwrap_or_default();
+        if access != Access::Execute
+            || !self.watch().before.ran(call)
+            || self.executor.workspace().may_run_again(command)
+        {
+            return Ok(());
+        }
+        let Some(end) = self.watch().before.ask(call) else { return Ok(()) };
+        let reason = again::reason(end).to_owned();
+        let asked = Asked { call, access, reason: reason.clone(), rules: Vec::new(), is_for_rules: false };
+        match self.approvals.ask(asked).await {
+            Some(Answer::Once | Answer::Session | Answer::Always) => Ok(()),
+            Some(answer) => Err(rejected(answer)),
+            None => Err(format!(
+                "not run: {reason}. Look at what it has done. If it has to run once more, call it again and say why."
+            )),
+        }
     }
 
     /// What a command that the guard allows would destroy for good.

@@ -5,9 +5,10 @@ use std::sync::Arc;
 use std::sync::Mutex;
 use std::sync::PoisonError;
 
-use baton_core::{AgentRole, Block, Event, EventBody, EventSource, Op, PermissionMode};
+use baton_core::{AgentRole, Block, Event, EventBody, EventSource, Message, Op, PermissionMode};
 use baton_guard::sandbox::Level;
-use baton_llm::{Budget, Gate, Model, Request};
+use baton_llm::{Budget, Gate, Model, Past, Request};
+use baton_session::{History, Log};
 use baton_tools::{Confinement, Executor, Typed};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
@@ -15,11 +16,15 @@ use tracing::info;
 
 use crate::answer_schema::AnswerSchema;
 use crate::approvals::Approvals;
+use crate::calls::Watch;
+use crate::compacting::{CompactionSettings, Measured};
 use crate::events::EventSink;
+use crate::keeping::Keeping;
 use crate::limits::TurnLimits;
 use crate::permission::{Guard, Permissions};
 use crate::planning::Planning;
 use crate::prompt::SYSTEM_PROMPT;
+use crate::recalling::Recalling;
 use crate::turn::Agent;
 
 /// How many events may wait for a slow surface before the agent waits for it.
@@ -55,6 +60,12 @@ pub struct Options {
     pub answer_schema: Option<AnswerSchema>,
     /// Whether a person is there to be asked.
     pub is_attended: bool,
+    /// When its history is replaced by a summary.
+    pub compaction: CompactionSettings,
+    /// Where it is kept.
+    pub session: Option<Log>,
+    /// What was said before, if it is one that goes on.
+    pub history: Option<History>,
 }
 
 /// A handle to a running conversation. When it is dropped, the turn is cancelled and the conversation ends; what the agent
@@ -107,9 +118,23 @@ impl Steering {
     }
 }
 
+/// What a conversation does next.
+enum Work {
+    /// A turn, with what the person said.
+    Turn(Vec<Block>),
+    /// A compaction, with what it should dwell on.
+    Compact(Option<String>),
+}
+
 /// Takes ops until the handle is gone. Ops that arrive during a turn are heard at once.
 async fn run(mut options: Options, mut inbox: mpsc::Receiver<Op>, sender: mpsc::Sender<Event>) {
-    let events = EventSink::new(options.source.clone(), sender, options.executor.workspace().redactor().clone());
+    let mut history = options.history.take().unwrap_or_default();
+    if let Some(log) = &options.session {
+        options.executor = options.executor.with_tool(Typed::new(Recalling::new(log.archive())));
+    }
+    let keeping = Arc::new(Keeping::new(options.session.take(), history.carried.clone()));
+    let redactor = options.executor.workspace().redactor().clone();
+    let events = EventSink::new(options.source.clone(), sender, redactor, keeping);
     let approvals = Arc::new(Approvals::new(events.clone(), options.is_attended));
     let mode = options.permissions.mode;
     let Permissions { rules, record, rule_book, plans, .. } =
@@ -118,6 +143,8 @@ async fn run(mut options: Options, mut inbox: mpsc::Receiver<Op>, sender: mpsc::
     let confinement = options.executor.workspace().confinement();
     let hosts = confinement.map_or_else(Vec::new, |confinement| confinement.reachable().to_vec());
     let guard = Arc::new(Guard::new(mode, rules, is_sandboxed, rule_book).reaching(hosts));
+    // What was allowed for this session still is.
+    guard.allow_rules(&history.carried.allowed);
     if let (PermissionMode::Plan, Some(plans)) = (mode, plans) {
         let planning = Planning::new(guard.clone(), approvals.clone(), record.clone(), events.clone(), plans);
         options.executor = options.executor.with_tool(Typed::new(planning));
@@ -131,9 +158,16 @@ async fn run(mut options: Options, mut inbox: mpsc::Receiver<Op>, sender: mpsc::
         events.emit_lone(EventBody::Noticed { text }).await;
     }
     let background = options.executor.workspace().background().clone();
-    let request = first_request(&options);
+    let mut watch = Watch::default();
+    watch.lost_sight(&history.carried);
     let mut agent = Agent {
-        request,
+        opening: unsaid(options.opening.clone(), &history.messages),
+        context: std::mem::take(&mut options.opening),
+        began: std::mem::take(&mut history.began),
+        places: history.places.clone(),
+        measured: Measured::default(),
+        compaction: options.compaction.clone(),
+        request: first_request(&options, history),
         events,
         model: options.model,
         gate: options.gate,
@@ -142,33 +176,39 @@ async fn run(mut options: Options, mut inbox: mpsc::Receiver<Op>, sender: mpsc::
         record,
         limits: options.limits,
         budgets: options.budgets,
-        opening: options.opening,
         answer_schema: options.answer_schema,
         approvals: approvals.clone(),
-        watch: Mutex::default(),
+        watch: Mutex::new(watch),
     };
-    let mut waiting: VecDeque<Vec<Block>> = VecDeque::new();
+    let mut waiting: VecDeque<Work> = VecDeque::new();
     loop {
-        let content = match waiting.pop_front() {
-            Some(content) => content,
+        let work = match waiting.pop_front() {
+            Some(work) => work,
             None => match inbox.recv().await {
-                Some(Op::Prompt { content } | Op::Steer { content }) => content,
+                Some(Op::Prompt { content } | Op::Steer { content }) => Work::Turn(content),
+                Some(Op::Compact { focus }) => Work::Compact(focus),
                 // There is nothing to cancel, and nothing was asked.
                 Some(Op::Cancel | Op::Answer { .. }) => continue,
                 None => break,
             },
         };
         let (cancel, steering) = (CancellationToken::new(), Steering::default());
-        let turn = agent.turn(content, &cancel, &steering);
+        let working = async {
+            match work {
+                Work::Turn(content) => agent.turn(content, &cancel, &steering).await,
+                Work::Compact(focus) => agent.compact_now(focus.as_deref(), &cancel).await,
+            }
+        };
         let ending = background.end();
-        tokio::pin!(turn, ending);
+        tokio::pin!(working, ending);
         let (mut is_open, mut has_ended) = (true, false);
         loop {
             tokio::select! {
-                () = &mut turn => break,
+                () = &mut working => break,
                 op = inbox.recv(), if is_open => match op {
                     Some(Op::Steer { content }) => steering.push(content),
-                    Some(Op::Prompt { content }) => waiting.push_back(content),
+                    Some(Op::Prompt { content }) => waiting.push_back(Work::Turn(content)),
+                    Some(Op::Compact { focus }) => waiting.push_back(Work::Compact(focus)),
                     Some(Op::Cancel) => {
                         cancel.cancel();
                         waiting.clear();
@@ -185,7 +225,7 @@ async fn run(mut options: Options, mut inbox: mpsc::Receiver<Op>, sender: mpsc::
         }
         let unheard = steering.take();
         if !unheard.is_empty() && !cancel.is_cancelled() {
-            waiting.push_front(unheard);
+            waiting.push_front(Work::Turn(unheard));
         }
     }
     background.end().await;
@@ -207,19 +247,26 @@ fn sandbox(executor: &Executor) -> Level {
     executor.workspace().confinement().map_or(Level::None, Confinement::level)
 }
 
+/// What of the facts the model has not been told yet, word by word.
+fn unsaid(opening: Vec<Block>, messages: &[Message]) -> Vec<Block> {
+    let is_said = |block: &Block| messages.iter().any(|message| message.content.contains(block));
+    opening.into_iter().filter(|block| !is_said(block)).collect()
+}
+
 /// The request that grows with the conversation: its system prompt and tools never change.
-fn first_request(options: &Options) -> Request {
+fn first_request(options: &Options, history: History) -> Request {
     Request {
         model: options.model.name.name.clone(),
         system: SYSTEM_PROMPT.to_owned(),
         tools: options.executor.registry().specs(),
-        messages: Vec::new(),
+        messages: history.messages,
         output_max: options.model.output_max(0),
         effort: options.model.effort(),
         web_search: options.web_search,
         abilities: options.model.abilities(),
         cache_key: options.source.session().to_string(),
         role: options.role.clone(),
-        failures: 0,
+        failures: history.failures,
+        past: Past { place: history.places.get(options.role.as_str()).cloned(), counted: history.counted },
     }
 }

@@ -1,19 +1,23 @@
 //! The agent: a [`Conversation`] is what every surface talks to. [`Op`](baton_core::Op)s go in,
 //! [`Event`](baton_core::Event)s come out, in one order.
 //!
-//! May use `baton-core`, `baton-config`, `baton-guard`, `baton-llm`, `baton-tools` (and later session).
+//! May use `baton-core`, `baton-config`, `baton-guard`, `baton-llm`, `baton-tools`, `baton-session`.
 //! It must never know a surface: nothing here prints, reads the terminal or chooses an exit code.
 
+mod again;
 mod answer_schema;
 mod approvals;
 mod calls;
+mod compacting;
 mod conversation;
 mod events;
 mod instructions;
+mod keeping;
 mod limits;
 mod permission;
 mod planning;
 mod prompt;
+mod recalling;
 mod record;
 mod repetition;
 mod strikes;
@@ -22,6 +26,7 @@ mod telling;
 mod turn;
 
 pub use answer_schema::AnswerSchema;
+pub use compacting::CompactionSettings;
 pub use conversation::{Conversation, Events, Options};
 pub use instructions::{Instructions, find_instructions};
 pub use limits::{ModelSetting, TurnLimits};

@@ -186,6 +186,16 @@ impl Guard {
         }
     }
 
+    /// The same for rules that were allowed before, in the same session. What cannot be read any more is asked for anew.
+    pub(crate) fn allow_rules(&self, allowed: &[String]) {
+        for rule in allowed {
+            let settings = PermissionSettings { allow: vec![rule.clone()], ..PermissionSettings::default() };
+            if let Err(error) = lock(&self.rules).add(&settings, Origin::Trusted) {
+                tracing::warn!("a rule of the session does not count any more: {error}");
+            }
+        }
+    }
+
     /// Keeps rules for the time after this session; what there is to say about that.
     pub(crate) fn keep(&self, rules: &[String]) -> String {
         let shown = rules.join(", ");

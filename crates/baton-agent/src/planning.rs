@@ -155,7 +155,8 @@ impl TypedTool for Planning {
                 return Ok(shown(Outcome::ok(format!(
                     "plan {version} is approved. Plan mode is over: carry it out. The commands and paths that it names run \
                      unasked; the person is asked about anything else."
-                ))));
+                )))
+                .with("approved", true));
             }
             Some(Answer::Text { text: change } | Answer::Reject { reason: Some(change) }) => Some(change),
             Some(Answer::Reject { reason: None }) | None => None,

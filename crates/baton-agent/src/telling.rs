@@ -1,6 +1,6 @@
 //! Telling: what happens during a model call becomes events, and what it costs is added up.
 
-use baton_core::{EventBody, ItemId, Message, Role, StopReason, Usage};
+use baton_core::{EventBody, EventId, ItemId, Message, Role, StopReason, Usage};
 use baton_llm::{CallEvent, Delta, Model, Search};
 
 use crate::events::EventSink;
@@ -63,9 +63,9 @@ impl<'a> Telling<'a> {
         self.events.emit(&self.item, body).await;
     }
 
-    pub(crate) async fn end(&mut self, message: Message, stop: Option<StopReason>) {
+    pub(crate) async fn end(&mut self, message: Message, stop: Option<StopReason>) -> EventId {
         self.start().await;
-        self.events.emit(&self.item, EventBody::MessageEnded { message, stop }).await;
+        self.events.emit(&self.item, EventBody::MessageEnded { message, stop }).await
     }
 
     /// An answer that does not come to its end is told and paid for, too; the next is another one.

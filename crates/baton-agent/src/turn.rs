@@ -1,10 +1,14 @@
 //! The loop: ask the model, run its tools, until it is done or something ends the turn.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use baton_core::{Area, Block, EventBody, Fault, Message, Role, StopReason, Tier, ToolUse, TurnReason, Usage, Usd};
-use baton_llm::{Answer, Budget, Gate, LlmError, LlmErrorKind, Model, Request};
+use baton_core::{
+    Area, Block, EventBody, EventId, Fault, ItemId, Message, Role, StopReason, Tier, ToolUse, TurnReason, Usage, Usd,
+};
+use baton_llm::{Answer, Budget, Gate, LlmError, LlmErrorKind, Model, Request, message_bytes};
+use baton_session::Own;
 use baton_tools::Executor;
 use serde_json::Value;
 use tokio::sync::mpsc;
@@ -15,6 +19,7 @@ use tracing::{info, warn};
 use crate::answer_schema::{AGAIN_MAX, AnswerSchema};
 use crate::approvals::Approvals;
 use crate::calls::Watch;
+use crate::compacting::{CompactionSettings, Measured};
 use crate::conversation::Steering;
 use crate::events::EventSink;
 use crate::limits::TurnLimits;
@@ -39,7 +44,16 @@ pub(crate) struct Agent {
     pub(crate) record: Option<Record>,
     pub(crate) limits: TurnLimits,
     pub(crate) budgets: Vec<Budget>,
+    /// What the model is to be told with the next words of the person.
     pub(crate) opening: Vec<Block>,
+    /// The facts that stand at the beginning of a history.
+    pub(crate) context: Vec<Block>,
+    /// The entry that began each message of the request; nothing where the history cannot be cut.
+    pub(crate) began: Vec<Option<EventId>>,
+    /// Where the model's provider was when the history was last compacted, for each role.
+    pub(crate) places: BTreeMap<String, Value>,
+    pub(crate) measured: Measured,
+    pub(crate) compaction: CompactionSettings,
     pub(crate) answer_schema: Option<AnswerSchema>,
     pub(crate) approvals: Arc<Approvals>,
     pub(crate) watch: Mutex<Watch>,
@@ -51,7 +65,7 @@ pub(crate) struct Tally {
     steps: u32,
     pub(crate) usage: Usage,
     pub(crate) cost: Usd,
-    text: String,
+    pub(crate) text: String,
     /// How many answers in a row ran into the output limit.
     cut_off: u32,
     /// The final answer, where it must have a form.
@@ -67,13 +81,21 @@ pub(crate) struct End {
 }
 
 impl End {
-    fn plain(reason: TurnReason) -> Self {
+    pub(crate) fn plain(reason: TurnReason) -> Self {
         Self { reason, fault: None }
     }
 
     fn capped(reason: TurnReason, message: String, hint: &str) -> Self {
         Self { reason, fault: Some(Fault::new(Area::Cap, Tier::UserFixable, message).hint(hint)) }
     }
+}
+
+/// Why there is no answer.
+enum Unanswered {
+    /// The history is too long; the turn ends so if it cannot be made shorter.
+    Overflow(End),
+    /// The turn ends.
+    End(End),
 }
 
 /// What can end a turn from outside, at any moment.
@@ -110,10 +132,12 @@ impl Agent {
         self.person_spoke();
         self.executor.workspace().begin_turn();
         let form = self.answer_schema.as_ref().map(|schema| Block::text(schema.instruction()));
-        let content = std::mem::take(&mut self.opening).into_iter().chain(content).chain(form).collect();
+        let opening = std::mem::take(&mut self.opening);
+        let context = u32::try_from(opening.len()).unwrap_or(u32::MAX);
+        let content = opening.into_iter().chain(content).chain(form).collect();
         let message = Message { role: Role::User, content };
-        self.request.messages.push(message.clone());
-        self.events.emit(&item, EventBody::TurnStarted { message }).await;
+        let entry = self.events.emit(&item, EventBody::TurnStarted { message: message.clone(), context }).await;
+        self.said(Some(entry), message);
 
         let deadline = self.limits.time().and_then(|limit| Some((started.checked_add(limit)?, limit)));
         let stop = Stop { cancel, deadline };
@@ -125,6 +149,11 @@ impl Agent {
             end = End { reason: TurnReason::Blocked, fault: Some(fault) };
         }
 
+        self.end_turn(started, &item, end, tally).await;
+    }
+
+    /// Tells how a turn ended, after what was done in it lasts.
+    pub(crate) async fn end_turn(&self, started: Instant, item: &ItemId, end: End, tally: Tally) {
         if let Some(record) = &self.record
             && let Err(error) = record.sync().await
         {
@@ -137,8 +166,12 @@ impl Agent {
         let Tally { steps, usage, cost, text, answer, .. } = tally;
         info!(reason = ?end.reason, steps, tokens = usage.total_tokens(), %cost, "turn ended");
         let duration_ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
+        // What is acknowledged by the end of the turn survives power loss.
+        if let Err(error) = self.events.keeping().sync().await {
+            self.events.emit_lone(EventBody::Noticed { text: format!("the session may not last: {error}") }).await;
+        }
         let body = EventBody::TurnEnded { reason: end.reason, text, answer, usage, cost_usd: cost, steps, duration_ms };
-        self.events.emit(&item, body).await;
+        self.events.emit(item, body).await;
     }
 
     async fn run_steps(&mut self, stop: &Stop<'_>, steering: &Steering, tally: &mut Tally) -> End {
@@ -149,6 +182,9 @@ impl Agent {
                     format!("the turn took {} steps, which is the cap", tally.steps),
                     "raise the cap with --max-steps, or continue with a new prompt",
                 );
+            }
+            if let Some(why) = self.events.keeping().failed() {
+                return unkept(&why);
             }
             tally.steps += 1;
             let number = tally.steps;
@@ -164,9 +200,20 @@ impl Agent {
 
     /// One model call and the tools it asks for; `None` if the turn goes on.
     async fn step(&mut self, stop: &Stop<'_>, steering: &Steering, tally: &mut Tally) -> Option<End> {
+        if self.is_nearly_full() {
+            self.make_room(stop, tally).await;
+        }
         let answer = match self.ask(stop, tally).await {
             Ok(answer) => answer,
-            Err(end) => return Some(end),
+            // The provider counts in its own way: what it finds too long is made shorter, once.
+            Err(Unanswered::Overflow(end)) => match self.make_room(stop, tally).await {
+                true => match self.ask(stop, tally).await {
+                    Ok(answer) => answer,
+                    Err(Unanswered::Overflow(end) | Unanswered::End(end)) => return Some(end),
+                },
+                false => return Some(end),
+            },
+            Err(Unanswered::End(end)) => return Some(end),
         };
         let said = answer.message.text();
         match tally.cut_off {
@@ -178,7 +225,7 @@ impl Agent {
 
         let calls: Vec<ToolUse> = answer.message.tool_uses().cloned().collect();
         if calls.is_empty() {
-            return self.rest(answer.stop, steering, tally);
+            return self.rest(answer.stop, steering, tally).await;
         }
         tally.cut_off = 0;
         let (results, end) = self.run_tools(&calls, stop, steering).await;
@@ -186,15 +233,34 @@ impl Agent {
         if !said.is_empty() {
             self.person_spoke();
         }
+        if !said.is_empty() {
+            self.events.keep(Own::Said { content: said.clone(), by_person: true }).await;
+        }
         let content = results.into_iter().map(Block::ToolResult).chain(said).collect();
-        self.request.messages.push(Message { role: Role::User, content });
+        self.said(None, Message { role: Role::User, content });
         end
     }
 
+    /// Compacts the history, unless the turn has to end first; whether it did.
+    async fn make_room(&mut self, stop: &Stop<'_>, tally: &mut Tally) -> bool {
+        let cancel = CancellationToken::new();
+        let compacting = self.compact(None, &cancel, tally);
+        tokio::pin!(compacting);
+        tokio::select! {
+            is_compacted = &mut compacting => is_compacted,
+            // The call ends at once, and a summary without a model takes no time.
+            _ = stop.called() => {
+                cancel.cancel();
+                compacting.await
+            }
+        }
+    }
+
     /// What follows an answer without calls.
-    fn rest(&mut self, stop: StopReason, steering: &Steering, tally: &mut Tally) -> Option<End> {
+    async fn rest(&mut self, stop: StopReason, steering: &Steering, tally: &mut Tally) -> Option<End> {
+        let by_person = !steering.is_empty();
         let next = match stop {
-            _ if !steering.is_empty() => {
+            _ if by_person => {
                 tally.cut_off = 0;
                 self.person_spoke();
                 steering.take()
@@ -221,7 +287,8 @@ impl Agent {
                 Err(problem) => vec![Block::text(problem)],
             },
         };
-        self.request.messages.push(Message { role: Role::User, content: next });
+        let entry = self.events.keep(Own::Said { content: next.clone(), by_person }).await;
+        self.said(Some(entry), Message { role: Role::User, content: next });
         None
     }
 
@@ -246,13 +313,20 @@ impl Agent {
         }
     }
 
+    /// Adds a message to the history.
+    fn said(&mut self, began: Option<EventId>, message: Message) {
+        self.request.messages.push(message);
+        self.began.push(began);
+    }
+
     /// What was watched is over: the person may have said what nobody knew.
     fn person_spoke(&self) {
         self.watch().person_spoke();
     }
 
     /// Asks the model; its answer is part of the history before it is shown as complete.
-    async fn ask(&mut self, stop: &Stop<'_>, tally: &mut Tally) -> Result<Answer, End> {
+    async fn ask(&mut self, stop: &Stop<'_>, tally: &mut Tally) -> Result<Answer, Unanswered> {
+        self.events.keeping().sync_meanwhile();
         let mut telling = Telling::new(&self.events, &self.model, tally);
         let (sender, mut happened) = mpsc::channel(1);
         let cancel = CancellationToken::new();
@@ -280,23 +354,35 @@ impl Agent {
         }
         match outcome {
             Ok(answer) => {
-                self.request.messages.push(answer.message.clone());
-                telling.end(answer.message.clone(), Some(answer.stop)).await;
+                let ended = telling.end(answer.message.clone(), Some(answer.stop)).await;
                 telling.charge(answer.usage).await;
+                let bytes = self.request.prompt_bytes();
+                self.said(Some(ended), answer.message.clone());
+                let read = answer.usage.total_tokens();
+                self.measured = Measured::new(read, bytes + message_bytes(&answer.message));
                 Ok(answer)
             }
             Err(error) => {
                 // What the person has read stays part of the conversation when they end it.
-                if let (Some(partial), LlmErrorKind::Cancelled) = (&error.partial, error.kind) {
-                    self.request.messages.push(partial.clone());
-                }
                 telling.broken(error.partial.clone(), error.usage).await;
+                if let (Some(partial), LlmErrorKind::Cancelled) = (&error.partial, error.kind) {
+                    self.said(None, partial.clone());
+                }
                 // An answer that must have a form cannot be left out.
                 let may_be_silent = tally.steps > 1 && self.answer_schema.is_none();
-                Err(ended.unwrap_or_else(|| given_up(&error, may_be_silent)))
+                let is_overflow = ended.is_none() && error.kind == LlmErrorKind::Overflow;
+                let end = ended.unwrap_or_else(|| given_up(&error, may_be_silent));
+                Err(if is_overflow { Unanswered::Overflow(end) } else { Unanswered::End(end) })
             }
         }
     }
+}
+
+/// The end of a turn whose session cannot be written.
+fn unkept(why: &str) -> End {
+    let fault = Fault::new(Area::Workspace, Tier::UserFixable, why.to_owned())
+        .hint("make room on the disk, or make the place writable, and go on with -c: what was shown before is kept");
+    End { reason: TurnReason::Error, fault: Some(fault) }
 }
 
 fn given_up(error: &LlmError, may_be_silent: bool) -> End {

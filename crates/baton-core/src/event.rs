@@ -63,6 +63,9 @@ pub enum EventBody {
     TurnStarted {
         /// What the person said.
         message: Message,
+        /// How many blocks at its beginning are facts that Baton adds, not words of the person.
+        #[serde(default, skip_serializing_if = "is_zero")]
+        context: u32,
     },
     /// A model call begins.
     #[serde(rename = "step.start")]
@@ -252,6 +255,11 @@ pub enum EventBody {
         /// How long it took.
         duration_ms: u64,
     },
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde wants it so")]
+fn is_zero(number: &u32) -> bool {
+    *number == 0
 }
 
 /// How a turn ended.

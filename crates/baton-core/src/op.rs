@@ -20,6 +20,12 @@ pub enum Op {
     },
     /// End the running turn and whatever it started.
     Cancel,
+    /// Replace the history by a summary, now or after the running turn.
+    Compact {
+        /// What the summary should dwell on.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        focus: Option<String>,
+    },
     /// Answer a question that was asked by `approval.asked`.
     Answer {
         /// The question.

@@ -130,7 +130,7 @@ fn body() -> impl Strategy<Value = EventBody> {
             let sandbox = version.clone();
             E::SessionStarted { cwd, model, mode, sandbox, version, tools }
         }),
-        message().prop_map(|message| E::TurnStarted { message }),
+        (message(), 0..3u32).prop_map(|(message, context)| E::TurnStarted { message, context }),
         any::<u32>().prop_map(|step| E::StepStarted { step }),
         Just(E::MessageStarted),
         text().prop_map(|text| E::MessageDelta { text }),

@@ -4,7 +4,7 @@ use std::io;
 use std::time::Duration;
 
 use baton_agent::{Conversation, Events, Options};
-use baton_core::{Block, EventBody, Fault, Op, TurnReason};
+use baton_core::{EventBody, Fault, Op, TurnReason};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, sleep_until};
 
@@ -32,11 +32,11 @@ pub struct Finish {
     pub signal: Option<Signal>,
 }
 
-/// Runs one prompt to its end. A first signal cancels the turn and lets tools clean up; a second
+/// Runs one op to its end, usually a prompt. A first signal cancels the turn and lets tools clean up; a second
 /// one kills whatever is left. What ran in the background has ended when this returns.
-pub async fn exec(options: Options, prompt: Vec<Block>, format: Format, signals: &mut Signals) -> Finish {
+pub async fn exec(options: Options, op: Op, format: Format, signals: &mut Signals) -> Finish {
     let (conversation, mut events) = Conversation::start(options);
-    conversation.submit(Op::Prompt { content: prompt }).await;
+    conversation.submit(op).await;
     let mut conversation = Some(conversation);
     let (mut writer, mut written) = Writer::start(format);
     let mut finish = Finish { reason: TurnReason::Error, text: String::new(), fault: None, signal: None };

@@ -261,6 +261,11 @@ impl Model {
         ))
     }
 
+    /// Where its provider is after the answers of this request, if it keeps count.
+    pub fn place(&self, request: &Request) -> Option<serde_json::Value> {
+        self.provider.place(request)
+    }
+
     /// What it can take.
     pub fn abilities(&self) -> Abilities {
         Abilities { images: self.info.images, thinking: self.info.thinking }

@@ -23,7 +23,7 @@ pub mod script;
 mod transport;
 pub mod wire;
 
-pub use budget::{Budget, Caps};
+pub use budget::{Budget, Caps, estimate_tokens};
 pub use cassette::{Cassette, CassetteError, Marks, Recording};
 pub use catalogue::{ALIASES, AliasSettings, Catalogue, ModelFacts, ModelInfo, ModelSettings};
 pub use endpoint::{Auth, Endpoint, Env, PRESETS, Preset, ProviderSetting, ProviderSettings, Secret};
@@ -35,5 +35,5 @@ pub use models::{LlmSettings, Models, Opened, Tape, WebSearchSetting, read_scrip
 pub use probe::{KeyVerdict, probe_key};
 pub use provider::Provider;
 pub use rehearsal::RehearsalProvider;
-pub use request::{Abilities, Answer, Delta, Effort, Request, Search, Source};
+pub use request::{Abilities, Answer, Delta, Effort, Past, Request, Search, Source, message_bytes};
 pub use retry::{Again, RetryPolicy, Schedule};

@@ -45,13 +45,17 @@ impl From<ScriptError> for LlmError {
 
 #[async_trait]
 impl Provider for RehearsalProvider {
+    fn place(&self, request: &Request) -> Option<serde_json::Value> {
+        serde_json::to_value(self.script.place(&request.past, &request.role, &request.messages)).ok()
+    }
+
     async fn answer(&self, request: &Request, deltas: &mpsc::Sender<Delta>) -> Result<Answer, LlmError> {
-        let line = self.script.pick(&request.role, &request.messages, request.failures)?;
+        let line = self.script.pick_after(&request.past, &request.role, &request.messages, request.failures)?;
         // Even a sleep of nothing costs a tick of the timer.
         if !line.delay.is_zero() {
             tokio::time::sleep(line.delay).await;
         }
-        let message = line.message(&request.messages);
+        let message = line.message_at(self.script.answers(&request.past, &request.messages));
         if let (Ending::Failed(failure), true) = (&line.ending, message.content.is_empty()) {
             return Err(self.failed(failure));
         }

@@ -5,6 +5,7 @@ use std::str::FromStr;
 
 use baton_core::{AgentRole, Block, CallId, Message, StopReason, ToolSpec, Usage};
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 /// One model call. Between compactions a request only grows at its end.
 #[derive(Debug, Clone, PartialEq)]
@@ -31,6 +32,17 @@ pub struct Request {
     pub role: AgentRole,
     /// How many attempts at this very answer have failed, as far as is recorded.
     pub failures: u32,
+    /// What came before the first message.
+    pub past: Past,
+}
+
+/// What was asked and answered before the first message of a request, for providers that keep count.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Past {
+    /// Where the provider was then; it made this itself.
+    pub place: Option<Value>,
+    /// How many of the answers among the messages that place already counts, or were given to another role.
+    pub counted: usize,
 }
 
 /// What a model can take.
@@ -49,9 +61,29 @@ impl Request {
     /// How much the model has to read, in bytes of text.
     pub fn prompt_bytes(&self) -> usize {
         let tools = self.tools.iter().map(|tool| tool.description.len() + json_bytes(&tool.input_schema));
-        let blocks = self.messages.iter().flat_map(|message| &message.content).map(block_bytes);
-        self.system.len() + tools.chain(blocks).sum::<usize>()
+        let messages = self.messages.iter().map(message_bytes);
+        self.system.len() + tools.chain(messages).sum::<usize>()
     }
+
+    /// The same request with nothing said yet.
+    #[must_use]
+    pub fn without_messages(&self) -> Self {
+        Self {
+            model: self.model.clone(),
+            system: self.system.clone(),
+            tools: self.tools.clone(),
+            messages: Vec::new(),
+            cache_key: self.cache_key.clone(),
+            role: self.role.clone(),
+            past: self.past.clone(),
+            ..*self
+        }
+    }
+}
+
+/// How much of a prompt a message is, in bytes of text.
+pub fn message_bytes(message: &Message) -> usize {
+    message.content.iter().map(block_bytes).sum()
 }
 
 /// How much of a prompt or an answer a block is, in bytes of text.
@@ -66,7 +98,7 @@ pub(crate) fn block_bytes(block: &Block) -> usize {
 }
 
 /// How long a value is as JSON, without writing it down.
-fn json_bytes(value: &serde_json::Value) -> usize {
+fn json_bytes(value: &Value) -> usize {
     struct Count(usize);
     impl std::io::Write for Count {
         fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {

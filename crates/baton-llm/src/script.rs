@@ -15,8 +15,11 @@ use std::cell::LazyCell;
 use std::ops::Deref;
 
 use baton_core::{AgentRole, Block, Message, Role};
+use serde::{Deserialize, Serialize};
 
-pub use line::{Ending, Failure, Line, RetryAfter};
+use crate::request::Past;
+
+pub use line::{Ending, Failure, Line, RetryAfter, SUMMARY_ROLE};
 
 /// A parsed script: at least one line.
 #[derive(Debug, Clone)]
@@ -41,6 +44,21 @@ pub struct ScriptError {
 
 /// How often each line was used, in file order.
 type Uses = Vec<u32>;
+
+/// Where a script is after answers that are not among the messages any more.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Place {
+    /// How often each line was used, in file order.
+    uses: Uses,
+    /// How many answers were given.
+    answers: usize,
+}
+
+impl Place {
+    fn of(past: &Past) -> Self {
+        past.place.as_ref().and_then(|place| Self::deserialize(place).ok()).unwrap_or_default()
+    }
+}
 
 /// The uses left of a line that repeats endlessly: more than anyone counts.
 const ENDLESS: u64 = 1 << 40;
@@ -72,15 +90,18 @@ impl Script {
     /// A line that fails endlessly is the exception. No answer can come after it, so where one is
     /// recorded nevertheless (another model gave it), the line is passed over and stays as it is.
     pub fn pick(&self, role: &AgentRole, messages: &[Message], failures: u32) -> Result<&Line, ScriptError> {
-        let mut uses: Uses = vec![0; self.lines.len()];
-        let mut answers = 0;
-        for (at, message) in messages.iter().enumerate() {
-            if message.role == Role::Assistant {
-                let said = LazyCell::new(|| last_said(&messages[..at]));
-                self.attempt(role, &said, &mut uses, ANY_FAILURES);
-                answers += 1;
-            }
-        }
+        self.pick_after(&Past::default(), role, messages, failures)
+    }
+
+    /// The same for messages that do not go back to the beginning.
+    pub fn pick_after(
+        &self,
+        past: &Past,
+        role: &AgentRole,
+        messages: &[Message],
+        failures: u32,
+    ) -> Result<&Line, ScriptError> {
+        let Place { mut uses, answers } = self.place(past, role, messages);
         let said = LazyCell::new(|| last_said(messages));
         self.attempt(role, &said, &mut uses, failures.into()).ok_or_else(|| ScriptError {
             file: self.file.clone(),
@@ -88,6 +109,25 @@ impl Script {
             message: format!("no line is left for role `{role}` after {answers} answers"),
             hint: Some("add a line to the script, or `\"repeat\": true` to one"),
         })
+    }
+
+    /// Where the script is after these messages.
+    pub fn place(&self, past: &Past, role: &AgentRole, messages: &[Message]) -> Place {
+        let Place { mut uses, mut answers } = Place::of(past);
+        uses.resize(self.lines.len(), 0);
+        let answered = messages.iter().enumerate().filter(|(_, message)| message.role == Role::Assistant);
+        for (at, _) in answered.skip(past.counted) {
+            let said = LazyCell::new(|| last_said(&messages[..at]));
+            self.attempt(role, &said, &mut uses, ANY_FAILURES);
+            answers += 1;
+        }
+        Place { uses, answers }
+    }
+
+    /// How many answers came before the next one.
+    pub fn answers(&self, past: &Past, messages: &[Message]) -> usize {
+        let answered = messages.iter().filter(|message| message.role == Role::Assistant).count();
+        Place::of(past).answers + answered.saturating_sub(past.counted)
     }
 
     /// The line that one point of the conversation gets after so many failed attempts.

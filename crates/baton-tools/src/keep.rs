@@ -57,6 +57,13 @@ impl Workspace {
         Some(format!("{} ({}){more}", path_text::of(first), bytes_in_words(*bytes)))
     }
 
+    /// Whether running a command twice does no more than running it once: it only reads, or it builds and tests.
+    pub fn may_run_again(&self, command: &str) -> bool {
+        let (analysis, named) = looked_at(command, &self.scope());
+        named.is_read_only
+            || (!analysis.parts.is_empty() && analysis.parts.iter().all(|part| repeats_well(&part.words)))
+    }
+
     /// Keeps files that are about to be changed. What cannot be kept must not be changed.
     pub(crate) fn keep_files<'a>(&self, tool: &str, targets: impl Iterator<Item = &'a Path>) -> Result<(), String> {
         let Some(undo) = self.undo() else { return Ok(()) };
@@ -77,6 +84,33 @@ impl Workspace {
     fn scope(&self) -> Scope {
         Scope { cwd: self.cwd(), ..self.guard().scope().clone() }
     }
+}
+
+/// Programs that are run again and again while one works, with the first word that makes them so.
+const REPEATING: [(&str, &[&str]); 15] = [
+    ("cargo", &["test", "nextest", "build", "check", "clippy", "fmt", "doc", "bench"]),
+    ("npm", &["test", "t"]),
+    ("yarn", &["test", "lint"]),
+    ("pnpm", &["test", "lint"]),
+    ("go", &["test", "build", "vet", "fmt"]),
+    ("make", &["test", "check"]),
+    ("pytest", &[]),
+    ("tox", &[]),
+    ("ruff", &[]),
+    ("mypy", &[]),
+    ("tsc", &[]),
+    ("eslint", &[]),
+    ("jest", &[]),
+    ("vitest", &[]),
+    ("cd", &[]),
+];
+
+fn repeats_well(words: &[String]) -> bool {
+    let Some((program, rest)) = words.split_first() else { return false };
+    let first = rest.iter().find(|word| !word.starts_with(['-', '+']));
+    REPEATING.iter().any(|(name, verbs)| {
+        name == program && (verbs.is_empty() || first.is_some_and(|first| verbs.contains(&first.as_str())))
+    })
 }
 
 fn looked_at(command: &str, scope: &Scope) -> (Analysis, Named) {

@@ -4,6 +4,7 @@ mod asking;
 mod commands;
 mod exit;
 mod guarding;
+mod keeping;
 mod log;
 mod planning;
 mod rule_file;

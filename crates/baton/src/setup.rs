@@ -4,7 +4,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use baton_agent::{
-    Environment, ModelSetting, Options, Permissions, RandomIds, SystemClock, TurnLimits, find_instructions, opening,
+    CompactionSettings, Environment, ModelSetting, Options, Permissions, RandomIds, SystemClock, TurnLimits,
+    find_instructions, opening,
 };
 use baton_config::{Config, Layer, LayerKind, Places, Project, RootKind, Warning};
 use baton_core::{
@@ -19,6 +20,7 @@ use baton_tools::{Confinement, Executor, Reach, Registry, Tool, Typed, WebFetch,
 
 use crate::Global;
 use crate::guarding::Guarding;
+use crate::keeping::Kept;
 use crate::trusting::Standing;
 
 /// Where Baton runs and how it is set up.
@@ -35,6 +37,8 @@ pub struct Setup {
     pub model: ModelSetting,
     /// The limits of the settings.
     pub limits: TurnLimits,
+    /// When histories are replaced by summaries.
+    pub compaction: CompactionSettings,
     /// What may be fetched from the web.
     pub web: WebSettings,
     /// The permission rules of the settings.
@@ -70,6 +74,24 @@ pub struct Request<'a> {
     pub limits: TurnLimits,
     /// Where the traffic with the model is recorded.
     pub record: Option<&'a Path>,
+    /// The session that it is kept in.
+    pub session: Which<'a>,
+}
+
+/// The session that a conversation is kept in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Which<'a> {
+    /// A new one.
+    New,
+    /// None: nothing is kept.
+    None,
+    /// One that goes on: the last one, or the one of this name.
+    Old {
+        /// Its name.
+        name: Option<&'a str>,
+        /// Whether a new one goes on in its place.
+        fork: bool,
+    },
 }
 
 impl Setup {
@@ -99,6 +121,7 @@ impl Setup {
         let llm = LlmSettings::read(&mut reader).map_err(unusable)?;
         let model = reader.section().map_err(unusable)?;
         let limits = reader.section().map_err(unusable)?;
+        let compaction = reader.section().map_err(unusable)?;
         let web = reader.section().map_err(unusable)?;
         let sandbox = reader.section().map_err(unusable)?;
         let permissions = reader.each_layer().map_err(unusable)?;
@@ -117,6 +140,7 @@ impl Setup {
             llm,
             model,
             limits,
+            compaction,
             web,
             rules,
             mode,
@@ -172,11 +196,14 @@ impl Setup {
     pub fn conversation(&self, request: Request<'_>) -> Result<(Options, Option<Recording>), Fault> {
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
         let ids: Arc<dyn IdSource> = Arc::new(RandomIds::default());
+        let Kept { id, log, history, notices: of_session } = self.session(request.session, clock.now(), &*ids)?;
         let gate = Arc::new(Gate::new(self.llm.retry.clone(), Arc::clone(&clock)));
         let models = Models::new(self.llm.clone(), Arc::clone(&clock), Arc::clone(&ids));
         let env = |name: &str| self.env(name);
         let fault = |error: LlmError| error.fault();
-        let mut name = models.resolve(request.model.or(self.model.0.as_deref()), &env).map_err(fault)?;
+        let before = history.as_ref().and_then(|history| history.model.as_deref());
+        let chosen = request.model.or(before).or(self.model.0.as_deref());
+        let mut name = models.resolve(chosen, &env).map_err(fault)?;
         name.effort = request.effort.or(name.effort);
         let wants_search = request.web_search || self.llm.web_search.0;
         let search = if wants_search { models.web_search(&name, &env) } else { Ok(()) };
@@ -186,7 +213,7 @@ impl Setup {
         let asked = if self.is_too_wide() { Some(PermissionMode::Plan) } else { request.mode };
         let Guarding { mode, confinement, notice: of_guard } = self.guarding(asked)?;
         let redactor = self.redactor();
-        let source = EventSource::new(SessionId::fresh(&*ids), Arc::clone(&clock), ids);
+        let source = EventSource::new(id, Arc::clone(&clock), ids);
         let permissions = self.permissions(mode, source.session(), clock.clone(), redactor.clone())?;
         let web = WebFetch::new(self.web.clone(), self.llm.network.ca_file.clone());
         let is_denied = |tool: &dyn Tool| match mode {
@@ -230,6 +257,7 @@ impl Setup {
             notices: self
                 .notices()
                 .into_iter()
+                .chain(of_session)
                 .chain(of_guard)
                 .chain(notice)
                 .chain(instructions.notices)
@@ -237,6 +265,9 @@ impl Setup {
                 .collect(),
             answer_schema: None,
             is_attended: false,
+            compaction: self.compaction.clone(),
+            session: log,
+            history,
         };
         Ok((options, recording))
     }

@@ -84,6 +84,7 @@ fn send_back(message: &Message) {
         cache_key: String::new(),
         role: AgentRole::default(),
         failures: 0,
+        past: baton_llm::Past::default(),
     };
     for wire in [Wire::Anthropic, Wire::Responses, Wire::Chat, Wire::Gemini] {
         assert!(wire.encode(&request).is_object());

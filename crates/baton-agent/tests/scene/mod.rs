@@ -48,6 +48,9 @@ impl Scene {
             notices: Vec::new(),
             answer_schema: None,
             is_attended: true,
+            compaction: baton_agent::CompactionSettings::default(),
+            session: None,
+            history: None,
         });
         Self { conversation, events, dir }
     }

@@ -36,6 +36,7 @@ fn request(messages: Vec<Message>) -> Request {
         cache_key: "key".to_owned(),
         role: AgentRole::default(),
         failures: 0,
+        past: baton_llm::Past::default(),
     }
 }
 

@@ -33,6 +33,7 @@ fn request(messages: Vec<Message>) -> Request {
         cache_key: "ses_1".to_owned(),
         role: AgentRole::default(),
         failures: 0,
+        past: crate::request::Past::default(),
     }
 }
 

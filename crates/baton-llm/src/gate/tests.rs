@@ -25,6 +25,7 @@ fn request() -> Request {
         cache_key: "k".into(),
         role: AgentRole::default(),
         failures: 0,
+        past: crate::request::Past::default(),
     }
 }
 

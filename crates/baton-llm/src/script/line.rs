@@ -85,6 +85,9 @@ struct Call {
     malformed: Option<String>,
 }
 
+/// The role that writes summaries of histories: `role` of a line has to name it.
+pub const SUMMARY_ROLE: &str = "compact";
+
 impl Line {
     pub(super) fn parse(number: usize, text: &str) -> Result<Self, String> {
         let raw: RawLine = serde_json::from_str(text).map_err(|error| {
@@ -138,8 +141,9 @@ impl Line {
 
     /// Whether it can answer what was said to this role. Most lines do not ask what was said, so it comes lazily.
     pub(super) fn fits(&self, role: &AgentRole, said: &impl Deref<Target = String>) -> bool {
-        self.role.as_ref().is_none_or(|glob| glob.is_match(role.as_str()))
-            && self.when.as_ref().is_none_or(|regex| regex.is_match(said))
+        // A summary is nothing that a line which knows of no roles could give.
+        let fits = self.role.as_ref().map_or(role.as_str() != SUMMARY_ROLE, |glob| glob.is_match(role.as_str()));
+        fits && self.when.as_ref().is_none_or(|regex| regex.is_match(said))
     }
 
     /// What it says in answer to these messages: reasoning, text, calls; all of it or, where the
@@ -147,7 +151,11 @@ impl Line {
     ///
     /// Ids come from the number of answers so far: unique in a conversation, the same after a restart.
     pub fn message(&self, history: &[Message]) -> Message {
-        let position = history.iter().filter(|message| message.role == Role::Assistant).count();
+        self.message_at(history.iter().filter(|message| message.role == Role::Assistant).count())
+    }
+
+    /// The same after so many answers.
+    pub fn message_at(&self, position: usize) -> Message {
         let mut content = Vec::new();
         if !self.think.is_empty() {
             let signature = Signature { wire: "script".to_owned(), token: format!("thought_{position}") };

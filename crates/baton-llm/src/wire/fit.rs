@@ -21,14 +21,9 @@ pub(super) fn fit(request: &Request) -> Cow<'_, Request> {
         Message { role: message.role, content }
     });
     Cow::Owned(Request {
-        model: request.model.clone(),
-        system: request.system.clone(),
-        tools: request.tools.clone(),
         messages: messages.collect(),
         effort: request.effort.filter(|_| request.abilities.thinking),
-        cache_key: request.cache_key.clone(),
-        role: request.role.clone(),
-        ..*request
+        ..request.without_messages()
     })
 }
 

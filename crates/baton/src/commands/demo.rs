@@ -6,13 +6,13 @@ use std::process::{Command, Stdio};
 use anstream::eprintln;
 use anstyle::{AnsiColor, Style};
 use baton_agent::TurnLimits;
-use baton_core::{Area, Block, Fault, PermissionMode, Tier, TurnReason};
+use baton_core::{Area, Block, Fault, Op, PermissionMode, Tier, TurnReason};
 use baton_guard::git;
 use baton_headless::{Format, Signals, exec};
 
 use crate::Global;
 use crate::exit::Exit;
-use crate::setup::{Request, Setup, block_on};
+use crate::setup::{Request, Setup, Which, block_on};
 
 /// Watch an agent fix a bug, without a key and without a network
 #[derive(clap::Args)]
@@ -91,12 +91,20 @@ fn rehearse(global: &Global, args: &Args, repository: &Path, temp: &Path) -> Res
     setup.mode = None;
     let is_held = setup.guarding(None)?.mode == PermissionMode::Auto;
     let mode = Some(if is_held { PermissionMode::Auto } else { PermissionMode::Yolo });
-    let request = Request { model: Some(&model), effort: None, web_search: false, mode, limits, record: None };
+    let request = Request {
+        model: Some(&model),
+        effort: None,
+        web_search: false,
+        mode,
+        limits,
+        record: None,
+        session: Which::New,
+    };
     block_on(async {
         let mut signals = Signals::new().map_err(|error| unusable(&error))?;
         let (options, _) = setup.conversation(request)?;
         let format = if args.json { Format::Events } else { Format::Text };
-        let finish = exec(options, vec![Block::text(PROMPT)], format, &mut signals).await;
+        let finish = exec(options, Op::Prompt { content: vec![Block::text(PROMPT)] }, format, &mut signals).await;
         Ok(if finish.reason == TurnReason::Done { Exit::Done } else { Exit::from(&finish) })
     })
 }

@@ -4,7 +4,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use baton_agent::{AnswerSchema, TurnLimits};
-use baton_core::{Fault, PermissionMode, Usd};
+use baton_core::{Fault, Op, PermissionMode, Usd};
 use baton_guard::correction;
 use baton_headless::{Format, Input, Signals, exec, gather};
 use baton_llm::{Effort, Recording};
@@ -12,7 +12,7 @@ use serde_json::json;
 
 use crate::exit::Exit;
 use crate::planning::PROMPT;
-use crate::setup::{Request, Setup, block_on, clean};
+use crate::setup::{Request, Setup, Which, block_on, clean};
 use crate::{Global, log};
 
 /// Give the agent one prompt and wait until it is done
@@ -26,6 +26,8 @@ Examples:
   git diff | baton exec \"review this change\"
   baton exec -m openai/gpt-5.2:high --json \"explain @src/main.rs\"
   baton exec --permission-mode plan \"plan the change\"    and then: baton exec --plan HASH
+  baton exec -c \"now add a test\"                         goes on with the last session
+  baton exec -c \"/compact the parser\"                    makes it shorter, and keeps what counts
 
 Exit codes: 0 done · 2 bad input · 3 the task failed · 4 a person is needed · 5 a cap was reached
   6 provider, key or quota · 8 workspace conflict · 130/143 interrupted · 1 internal error
@@ -61,6 +63,18 @@ pub struct Args {
     /// Approve the plan of this hash, which --permission-mode plan has made, and carry it out
     #[arg(long, value_name = "HASH")]
     plan: Option<String>,
+    /// Go on with the last session of this project
+    #[arg(short, long = "continue", help_heading = "Sessions")]
+    continue_: bool,
+    /// Go on with this session; the end of its id is enough
+    #[arg(short, long, help_heading = "Sessions", value_name = "ID", conflicts_with = "continue_")]
+    resume: Option<String>,
+    /// With -c or -r: leave that session as it is, and go on in a copy
+    #[arg(long, help_heading = "Sessions", alias = "fork-session")]
+    fork: bool,
+    /// Keep no session
+    #[arg(long, help_heading = "Sessions", conflicts_with_all = ["continue_", "resume", "fork"])]
+    ephemeral: bool,
     /// Trust this repository as it is now, for this run
     #[arg(long)]
     trust: bool,
@@ -107,6 +121,22 @@ impl Args {
     }
 }
 
+impl Args {
+    fn session(&self) -> Result<Which<'_>, Fault> {
+        let goes_on = self.continue_ || self.resume.is_some();
+        if self.fork && !goes_on {
+            return Err(
+                Fault::input("--fork needs a session to copy").hint("name it with -r ID, or take the last with -c")
+            );
+        }
+        Ok(match goes_on {
+            true => Which::Old { name: self.resume.as_deref(), fork: self.fork },
+            false if self.ephemeral => Which::None,
+            false => Which::New,
+        })
+    }
+}
+
 fn parse_effort(text: &str) -> Result<Effort, String> {
     text.parse().map_err(|()| "one of minimal, low, medium, high, max".to_owned())
 }
@@ -126,8 +156,8 @@ pub fn run(global: &Global, args: &Args) -> Result<Exit, Fault> {
         tokio::select! {
             biased;
             prepared = prepare(global, args) => {
-                let Prepared { options, prompt, recording } = prepared?;
-                let finish = exec(options, prompt, args.format(), &mut signals).await;
+                let Prepared { options, op, recording } = prepared?;
+                let finish = exec(options, op, args.format(), &mut signals).await;
                 if let Some(file) = &args.output {
                     write_answer(&global.dir.clone().unwrap_or_default().join(file), &finish.text)?;
                 }
@@ -144,6 +174,13 @@ pub fn run(global: &Global, args: &Args) -> Result<Exit, Fault> {
 /// Whether a prompt is a correction: one line that begins with `#`. A text of several lines is a document.
 fn is_correction(prompt: &str) -> bool {
     prompt.starts_with('#') && !prompt.trim().contains('\n')
+}
+
+/// What a prompt that asks for a compaction wants it to dwell on, if it is one.
+fn compaction(prompt: &str) -> Option<Option<String>> {
+    let rest = prompt.trim().strip_prefix("/compact")?;
+    let focus = rest.trim();
+    (rest.is_empty() || rest.starts_with(char::is_whitespace)).then(|| (!focus.is_empty()).then(|| focus.to_owned()))
 }
 
 /// Shows the rules that say what the person said, and how to keep them. No model is asked.
@@ -175,7 +212,7 @@ fn write_answer(file: &Path, text: &str) -> Result<(), Fault> {
 /// All that a turn needs.
 struct Prepared {
     options: baton_agent::Options,
-    prompt: Vec<baton_core::Block>,
+    op: Op,
     recording: Option<Recording>,
 }
 
@@ -201,8 +238,12 @@ async fn prepare(global: &Global, args: &Args) -> Result<Prepared, Fault> {
         mode,
         limits,
         record: args.record.as_deref(),
+        session: args.session()?,
     };
     let (mut options, recording) = setup.conversation(request)?;
+    if let Some(focus) = args.prompt.as_deref().and_then(compaction) {
+        return Ok(Prepared { options, op: Op::Compact { focus }, recording });
+    }
     let prompt = args.prompt.clone().or_else(|| plan.is_some().then(|| PROMPT.to_owned()));
     let input = Input { prompt, images: args.images.clone(), cwd: setup.cwd.clone() };
     let (mut prompt, notice) = gather(input).await?;
@@ -217,7 +258,7 @@ async fn prepare(global: &Global, args: &Args) -> Result<Prepared, Fault> {
         setup.carry_out(plan, &mut options)?;
     }
     options.answer_schema = args.output_schema.as_deref().map(|file| read_schema(&setup.cwd.join(file))).transpose()?;
-    Ok(Prepared { options, prompt, recording })
+    Ok(Prepared { options, op: Op::Prompt { content: prompt }, recording })
 }
 
 fn read_schema(file: &Path) -> Result<AnswerSchema, Fault> {

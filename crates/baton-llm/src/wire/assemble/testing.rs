@@ -88,6 +88,7 @@ pub(in crate::wire) fn request(model: &str, messages: Vec<Message>) -> Request {
         cache_key: "ses_1".to_owned(),
         role: AgentRole::default(),
         failures: 0,
+        past: crate::request::Past::default(),
     }
 }
 

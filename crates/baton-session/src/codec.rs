@@ -1,0 +1,92 @@
+//! The codec: entries to lines and back, big texts as blobs.
+
+use std::borrow::Cow;
+use std::io;
+use std::path::PathBuf;
+
+use serde::Deserialize;
+use serde_json::{Map, Value};
+
+use crate::blobs::{BlobRef, Blobs};
+use crate::entry::Entry;
+use crate::line::seal;
+
+/// A longer line is looked through for texts to keep apart.
+const LINE_PLAIN_MAX: usize = 32 * 1024;
+
+/// An entry as bytes.
+pub(crate) struct Encoded {
+    /// Its line, with the line break.
+    pub(crate) line: Vec<u8>,
+    /// Blobs that were written for it.
+    pub(crate) blobs: Vec<PathBuf>,
+}
+
+/// The line of an entry; its big texts are kept as blobs first.
+pub(crate) fn encode(entry: &Entry, blobs: &Blobs) -> io::Result<Encoded> {
+    let object = entry.to_object()?;
+    let plain = serde_json::to_vec(&object)?;
+    if plain.len() <= LINE_PLAIN_MAX {
+        return Ok(Encoded { line: seal(&plain), blobs: Vec::new() });
+    }
+    let mut value = Value::Object(object);
+    let (refs, written) = blobs.take_out(&mut value)?;
+    value["refs"] = serde_json::to_value(refs)?;
+    Ok(Encoded { line: seal(&serde_json::to_vec(&value)?), blobs: written })
+}
+
+/// Reads an entry; also whether all that it speaks of is there.
+pub(crate) fn decode(line: &[u8], blobs: &Blobs) -> Result<(Entry, bool), String> {
+    let mut object: Map<String, Value> = serde_json::from_slice(line).map_err(|error| error.to_string())?;
+    object.shift_remove("n");
+    object.shift_remove("crc");
+    let refs = object.shift_remove("refs").map(serde_json::from_value::<Vec<BlobRef>>);
+    let Some(refs) = refs.transpose().map_err(|error| error.to_string())? else {
+        return Ok((Entry::from_object(object)?, true));
+    };
+    let mut value = Value::Object(object);
+    let is_whole = blobs.put_back(&mut value, &refs);
+    let Value::Object(object) = value else { return Err("it is no object".to_owned()) };
+    Ok((Entry::from_object(object)?, is_whole))
+}
+
+/// What is known of an entry without reading all of it.
+#[derive(Debug, PartialEq, Eq, Deserialize)]
+pub(crate) struct Head<'a> {
+    #[serde(borrow)]
+    pub(crate) id: Cow<'a, str>,
+    #[serde(borrow, default)]
+    pub(crate) parent: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    pub(crate) kind: Cow<'a, str>,
+}
+
+/// Reads the first fields of an entry, which are written in a fixed order; if they are in another one, all of it.
+pub(crate) fn peek(line: &[u8]) -> Option<Head<'_>> {
+    quick(line).or_else(|| serde_json::from_slice(line).ok())
+}
+
+fn quick(line: &[u8]) -> Option<Head<'_>> {
+    let mut rest = line.strip_prefix(b"{")?;
+    let (mut id, mut parent) = (None, None);
+    loop {
+        let (name, after) = quoted(rest)?;
+        let (value, after) = quoted(after.strip_prefix(b":")?)?;
+        match name {
+            "id" => id = Some(value),
+            "parent" => parent = Some(Cow::Borrowed(value)),
+            "at" | "item" => {}
+            "kind" => return Some(Head { id: id?.into(), parent, kind: value.into() }),
+            _ => return None,
+        }
+        rest = after.strip_prefix(b",")?;
+    }
+}
+
+/// A string without escapes, and what follows it.
+fn quoted(bytes: &[u8]) -> Option<(&str, &[u8])> {
+    let inner = bytes.strip_prefix(b"\"")?;
+    let end = memchr::memchr2(b'"', b'\\', inner)?;
+    let text = std::str::from_utf8(&inner[..end]).ok()?;
+    (inner[end] == b'"').then_some((text, &inner[end + 1..]))
+}

@@ -1,0 +1,30 @@
+//! Sessions: the durable record of one agent's conversation, an append-only tree of entries in a JSONL file.
+//!
+//! May use `baton-core` and `baton-config`. An entry is on disk before its event is shown; a file is never rewritten;
+//! nothing here asks a model or prints.
+
+mod blobs;
+mod carried;
+mod codec;
+pub mod compaction;
+mod entry;
+mod history;
+mod line;
+mod load;
+mod lock;
+mod log;
+mod scan;
+mod search;
+mod sessions;
+mod tree;
+
+pub use blobs::Blobs;
+pub use carried::{Carried, FileUse, Ran, RanEnd, Rejected, Words};
+pub use entry::{Compacted, Entry, EntryBody, Header, Origin, Own, Span, VERSION, is_durable};
+pub use history::History;
+pub use load::{LoadError, Loaded, load};
+pub use lock::Held;
+pub use log::{AppendError, Log, OpenError, Unsynced};
+pub use scan::{Backward, Cause, Damage, Forward, Piece};
+pub use search::{Archive, Hit, texts};
+pub use sessions::{FindError, ForkError, SessionFile, Sessions};

@@ -1,0 +1,59 @@
+//! The lock of a session: one writer, and everybody else learns who it is.
+
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io::{self, Read, Seek, Write};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+/// How often a lock is tried that somebody else is just giving up.
+const TRIES_MAX: u32 = 100;
+
+/// The lock, held until it is dropped. The system lets go of it when the process dies.
+#[derive(Debug)]
+pub(crate) struct Lock {
+    file: File,
+    path: PathBuf,
+}
+
+/// Somebody else writes this session.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("the session is open in another Baton{}", .pid.map_or_else(String::new, |pid| format!(" (process {pid})")))]
+pub struct Held {
+    /// Who, if they have said so.
+    pub pid: Option<u32>,
+}
+
+impl Lock {
+    /// Takes the lock, or says who has it.
+    pub(crate) fn take(path: &Path) -> io::Result<Result<Self, Held>> {
+        for _ in 0..TRIES_MAX {
+            let mut file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path)?;
+            match file.try_lock() {
+                Ok(()) => {}
+                Err(TryLockError::WouldBlock) => {
+                    let mut text = String::new();
+                    // Whoever has it may not have written its number yet.
+                    let pid = file.read_to_string(&mut text).ok().and_then(|_| text.trim().parse().ok());
+                    return Ok(Err(Held { pid }));
+                }
+                Err(TryLockError::Error(error)) => return Err(error),
+            }
+            // The one before may have removed the file between our two calls: then this lock is of nothing.
+            if fs::metadata(path).is_ok_and(|now| file.metadata().is_ok_and(|ours| now.ino() == ours.ino())) {
+                file.set_len(0)?;
+                file.rewind()?;
+                write!(file, "{}", std::process::id())?;
+                return Ok(Ok(Self { file, path: path.to_owned() }));
+            }
+        }
+        Err(io::Error::other("the lock of the session changes hands all the time"))
+    }
+}
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        // First the name, then the lock: nobody can take a lock that still has a name and no owner.
+        drop(fs::remove_file(&self.path));
+        drop(self.file.unlock());
+    }
+}
