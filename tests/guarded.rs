@@ -127,8 +127,12 @@ fn secrets_are_seen_by_nobody() {
     let kept = String::from_utf8(found.stdout).unwrap();
     // What undo keeps is what the files held.
     assert!(kept.lines().all(|file| file.contains("/undo/")), "{kept}");
-    let sent = world.baton(&["exec", "--json", "--send-secrets", "-m", &world.script(r#"{"say":"ok"}"#), &prompt]);
-    assert!(sent.expect(0).stdout.contains(&token));
+    // Only the model reads it: neither the events nor the session have it.
+    let model = world.script(&format!(r#"{{"when":"{token}","say":"ok"}}"#));
+    let sent = world.baton(&["exec", "--json", "--send-secrets", "-m", &model, &prompt]).expect(0);
+    assert!(!sent.stdout.contains(&token[4..]), "{sent:?}");
+    let found = std::process::Command::new("grep").args(["-rl", &token[4..]]).arg(world.home()).output().unwrap();
+    assert!(String::from_utf8(found.stdout).unwrap().lines().all(|file| file.contains("/undo/")));
 }
 
 #[test]

@@ -58,12 +58,13 @@ impl Measured {
 }
 
 impl Agent {
-    /// About how many tokens the next request has: what is known of the last one, and an estimate of what was added.
+    /// About how many tokens the next request has: what is known of the last one, and an estimate of what was added. What a
+    /// provider says is believed as far as it can be true: no token is shorter than a byte.
     fn tokens(&self) -> Tokens {
         let bytes = self.request.prompt_bytes();
         match self.measured {
             Measured { tokens, bytes: known } if tokens > 0 && bytes >= known => {
-                tokens + estimate_tokens(bytes - known)
+                tokens.min(known as Tokens) + estimate_tokens(bytes - known)
             }
             _ => estimate_tokens(bytes),
         }
