@@ -1,64 +1,27 @@
-//! The merged settings: sections read as types, wrong and unknown keys named with file and line.
-
-use std::fmt;
-use std::path::PathBuf;
+//! The merged settings: sections read as types. What is wrong is named with file and line, and what is right counts.
 
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
-use serde_path_to_error::Segment;
 
-use crate::{Layer, LayerKind};
+use crate::section::{Wrong, probe, unknown};
+use crate::values::{Removed, get, least, merge, put, remove};
+use crate::{ConfigError, Layer, LayerKind, Problem, Section, Tighten, Warning, key, schema};
 
 /// The most warnings that are told one by one.
 const WARNINGS_MAX: usize = 20;
 
-/// A top-level key of the settings, owned by the crate that uses it.
-pub trait Section: DeserializeOwned + Default {
-    /// The key.
-    const KEY: &'static str;
+/// The most fields of one section that are left out of one layer one by one.
+const WRONG_MAX: usize = 100;
 
-    /// Whether a repository may set it to this value. What could send keys elsewhere, run programs or
-    /// widen what an agent may do must not come with a repository.
-    fn allowed_in_project(_value: &Value) -> bool {
-        false
-    }
-
-    /// Whether a repository that the person trusts may set it to this value. What decides where keys go must be the
-    /// person's own even then.
-    fn allowed_when_trusted(_value: &Value) -> bool {
-        true
-    }
-}
+/// Names the schema of a file, for editors.
+const SCHEMA_KEY: &str = "$schema";
 
 /// All layers, lowest first.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Config {
     layers: Vec<Layer>,
     is_project_trusted: bool,
 }
-
-/// A setting that is not understood or not heeded; the work goes on.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Warning {
-    /// Where it stands.
-    pub place: Option<(PathBuf, usize)>,
-    /// What is wrong.
-    pub message: String,
-}
-
-impl fmt::Display for Warning {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.place {
-            Some((file, line)) => write!(f, "{}:{line}: {}", file.display(), self.message),
-            None => f.write_str(&self.message),
-        }
-    }
-}
-
-/// A setting whose value cannot be used.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-pub struct ConfigError(pub Warning);
 
 impl Config {
     /// Merges layers; later kinds win.
@@ -74,15 +37,42 @@ impl Config {
         self
     }
 
-    /// Starts reading sections.
-    pub fn reader(&self) -> Reader<'_> {
-        Reader { config: self, read: Vec::new(), warnings: Vec::new() }
+    /// The layers, lowest first.
+    pub fn layers(&self) -> &[Layer] {
+        &self.layers
     }
 
-    /// Where a value stands that counts: in the highest layer that sets it.
-    fn place_of(&self, path: &[String]) -> Option<(PathBuf, usize)> {
-        self.layers.iter().rev().find(|layer| layer.has(path))?.place_of(path)
+    /// Starts reading sections.
+    pub fn reader(&self) -> Reader<'_> {
+        let warnings = self.layers.iter().flat_map(Layer::unfilled).cloned().collect();
+        Reader { config: self, read: Vec::new(), warnings }
     }
+
+    /// A value as it is written: what was filled in from variables and files is not shown.
+    pub(crate) fn as_written(&self, value: &Value) -> Value {
+        match value {
+            Value::String(text) => {
+                let written = self.layers.iter().find_map(|layer| layer.written(text));
+                written.map_or_else(|| value.clone(), |written| Value::String(written.to_owned()))
+            }
+            Value::Array(items) => items.iter().map(|item| self.as_written(item)).collect(),
+            Value::Object(map) => map.iter().map(|(key, value)| (key.clone(), self.as_written(value))).collect(),
+            other => other.clone(),
+        }
+    }
+}
+
+/// What one layer says about a section, as far as it counts.
+pub(crate) struct Part<'a> {
+    pub(crate) layer: &'a Layer,
+    pub(crate) value: Value,
+}
+
+/// A section without its type: what each layer says, and what comes of it.
+pub(crate) struct View {
+    pub(crate) parts: Vec<(usize, Value)>,
+    pub(crate) value: Value,
+    pub(crate) default: Value,
 }
 
 /// Reads sections one by one and gathers what is wrong.
@@ -92,134 +82,261 @@ pub struct Reader<'a> {
     warnings: Vec<Warning>,
 }
 
-impl Reader<'_> {
-    /// Reads one section: the layers merged, the default where none sets it.
+impl<'a> Reader<'a> {
+    /// Reads one section: the layers merged, the default where none sets it. A field that is wrong does not count, and
+    /// the rest does; it is an error only where the field holds something back.
     pub fn section<S: Section>(&mut self) -> Result<S, ConfigError> {
-        self.read.push(S::KEY);
-        let mut merged: Option<Value> = None;
-        for layer in &self.config.layers {
-            let Some(value) = layer.values.get(S::KEY) else { continue };
-            let of_project = matches!(layer.kind, LayerKind::Project | LayerKind::Local);
-            let could_be = S::allowed_when_trusted(value);
-            if of_project && !S::allowed_in_project(value) && !(could_be && self.config.is_project_trusted) {
-                let may = if could_be { "may set it so only after `baton trust`" } else { "may never set it so" };
-                self.warnings.push(Warning {
-                    place: layer.place_of(&[S::KEY.to_owned()]),
-                    message: format!("`{}` is ignored here: a repository {may}", S::KEY),
-                });
-                continue;
-            }
-            match &mut merged {
-                Some(below) => merge(below, value),
-                None => merged = Some(value.clone()),
-            }
+        let parts = self.parts::<S>()?;
+        if parts.is_empty() {
+            return Ok(S::default());
         }
-        let Some(value) = merged else { return Ok(S::default()) };
-        let config = self.config;
-        let warnings = &mut self.warnings;
-        let mut unknown = |path: serde_ignored::Path<'_>| {
-            let mut keys = vec![S::KEY.to_owned()];
-            keys_of(&path, &mut keys);
-            let message = format!("unknown setting `{}`", keys.join("."));
-            warnings.push(Warning { place: config.place_of(&keys), message });
-        };
-        let mut track = serde_path_to_error::Track::new();
-        let tracked = serde_path_to_error::Deserializer::new(value, &mut track);
-        serde_ignored::deserialize(tracked, &mut unknown).map_err(|error| {
-            let mut keys = vec![S::KEY.to_owned()];
-            keys.extend(track.path().iter().filter_map(|segment| match segment {
-                Segment::Seq { index } => Some(index.to_string()),
-                Segment::Map { key } => Some(key.clone()),
-                Segment::Enum { .. } | Segment::Unknown => None,
-            }));
-            let place = config.place_of(&keys).or_else(|| config.place_of(&keys[..1]));
-            let variable = match place {
-                // What stands in no file was set by a variable.
-                None => format!(" (set by BATON_{})", keys.join("__").to_uppercase()),
-                Some(_) => String::new(),
-            };
-            ConfigError(Warning { place, message: format!("`{}`{variable}: {error}", keys.join(".")) })
+        probe(whole::<S>(&parts), &mut Vec::new()).map_err(|wrong| {
+            // Each part was fine on top of those below it.
+            let message = format!("`{}`: {}", key::below(S::KEY, &wrong.path), wrong.message);
+            ConfigError(self.warning::<S>(Problem::Wrong, None, &wrong.path, message))
         })
     }
 
     /// Reads one section from each layer that sets it, lowest first, without merging: for lists in which every layer
-    /// counts. What a repository may set is for the caller to decide, by the kind of the layer.
+    /// counts.
     pub fn each_layer<S: Section>(&mut self) -> Result<Vec<(LayerKind, S)>, ConfigError> {
+        let parts = self.parts::<S>()?;
+        let read = |part: Part<'_>| probe(part.value, &mut Vec::new()).ok().map(|section| (part.layer.kind, section));
+        Ok(parts.into_iter().filter_map(read).collect())
+    }
+
+    /// What each file of managed settings says in a section, as another type; what is wrong with it is told when the section
+    /// is read.
+    pub fn managed<T: DeserializeOwned>(&self, section: &str) -> Vec<T> {
+        let managed = self.config.layers.iter().filter(|layer| layer.kind == LayerKind::Managed);
+        let values = managed.filter_map(|layer| layer.values.get(section));
+        values.filter_map(|value| serde_json::from_value(value.clone()).ok()).collect()
+    }
+
+    /// The section without its type, for explaining it; what is wrong becomes a warning.
+    pub(crate) fn view<S: Section>(&mut self) -> View {
+        let default = serde_json::to_value(S::default()).unwrap_or_default();
+        let parts = match self.parts::<S>() {
+            Ok(parts) => parts,
+            Err(ConfigError(warning)) => {
+                self.warnings.push(warning);
+                Vec::new()
+            }
+        };
+        let mut value = default.clone();
+        if !parts.is_empty() {
+            merge(&mut value, &whole::<S>(&parts), false);
+        }
+        let position = |part: &Part<'_>| self.config.layers.iter().position(|layer| std::ptr::eq(layer, part.layer));
+        let parts = parts.into_iter().filter_map(|part| Some((position(&part)?, part.value))).collect();
+        View { parts, value, default }
+    }
+
+    /// What each layer says about a section, without what is wrong or does not count.
+    fn parts<S: Section>(&mut self) -> Result<Vec<Part<'a>>, ConfigError> {
         self.read.push(S::KEY);
-        let mut found = Vec::new();
+        let mut parts: Vec<Part<'a>> = Vec::new();
+        let mut below: Option<Value> = None;
         for layer in &self.config.layers {
             let Some(value) = layer.values.get(S::KEY) else { continue };
-            let warnings = &mut self.warnings;
-            let mut unknown = |path: serde_ignored::Path<'_>| {
-                let mut keys = vec![S::KEY.to_owned()];
-                keys_of(&path, &mut keys);
-                let message = format!("unknown setting `{}`", keys.join("."));
-                warnings.push(Warning { place: layer.place_of(&keys), message });
-            };
-            let section =
-                serde_ignored::deserialize(value.clone(), &mut unknown).map_err(|error: serde_json::Error| {
-                    let place = layer.place_of(&[S::KEY.to_owned()]);
-                    ConfigError(Warning { place, message: format!("`{}`: {error}", S::KEY) })
-                })?;
-            found.push((layer.kind, section));
+            let mut value = value.clone();
+            let is_managed = layer.kind == LayerKind::Managed;
+            if !self.keep_allowed::<S>(layer, &mut value) || is_managed && !self.keep_tightening::<S>(layer, &mut value) {
+                continue;
+            }
+            let stands_alone = S::JOINS_LISTS || is_managed;
+            if !self.mend::<S>(layer, below.as_ref().filter(|_| !stands_alone), &mut value)? {
+                continue;
+            }
+            match &mut below {
+                _ if is_managed => {}
+                Some(below) => merge(below, &value, S::JOINS_LISTS),
+                None => below = Some(value.clone()),
+            }
+            parts.push(Part { layer, value });
         }
-        Ok(found)
+        Ok(parts)
+    }
+
+    /// Leaves out what a repository may not set; whether anything is left.
+    fn keep_allowed<S: Section>(&mut self, layer: &Layer, value: &mut Value) -> bool {
+        let is_trusted = self.config.is_project_trusted;
+        let counts =
+            |value: &Value| S::allowed_in_project(value) || is_trusted && S::allowed_when_trusted(value);
+        if !matches!(layer.kind, LayerKind::Project | LayerKind::Local) || counts(value) {
+            return true;
+        }
+        let mut refuse = |path: &[String], value: &Value| {
+            let could_be = S::allowed_when_trusted(value);
+            let may = if could_be { "may set it so only after `baton trust`" } else { "may never set it so" };
+            let message = format!("`{}` is ignored here: a repository {may}", key::below(S::KEY, path));
+            self.warn::<S>(Problem::NotTrusted, layer, path, message);
+        };
+        let alone = |key: &String, value: &Value| Value::Object(Map::from_iter([(key.clone(), value.clone())]));
+        let refused: Vec<String> = match &*value {
+            Value::Object(map) => {
+                map.iter().filter(|(key, value)| !counts(&alone(key, value))).map(|(key, _)| key.clone()).collect()
+            }
+            _ => Vec::new(),
+        };
+        let Value::Object(map) = value else {
+            refuse(&[], value);
+            return false;
+        };
+        if refused.is_empty() || refused.len() == map.len() {
+            refuse(&[], value);
+            return false;
+        }
+        for key in refused {
+            if let Some(gone) = map.shift_remove(&key) {
+                refuse(std::slice::from_ref(&key), &alone(&key, &gone));
+            }
+        }
+        true
+    }
+
+    /// Leaves out what managed settings cannot tighten; whether anything is left.
+    fn keep_tightening<S: Section>(&mut self, layer: &Layer, value: &mut Value) -> bool {
+        let mut refuse = |path: &[String]| {
+            let message = format!("`{}` is ignored here: managed settings may only tighten", key::below(S::KEY, path));
+            self.warn::<S>(Problem::Widens, layer, path, message);
+        };
+        let Value::Object(map) = value else {
+            refuse(&[]);
+            return false;
+        };
+        map.retain(|field, _| {
+            let counts = S::tightened(field).is_some();
+            if !counts {
+                refuse(std::slice::from_ref(field));
+            }
+            counts
+        });
+        !map.is_empty()
+    }
+
+    /// Leaves out what is wrong in what a layer says, on top of what is below; whether anything is left.
+    fn mend<S: Section>(&mut self, layer: &Layer, below: Option<&Value>, value: &mut Value) -> Result<bool, ConfigError> {
+        let mut removed = Removed::default();
+        for _ in 0..WRONG_MAX {
+            let mut all = below.cloned().unwrap_or(Value::Null);
+            merge(&mut all, value, S::JOINS_LISTS);
+            let mut not_known = Vec::new();
+            let Err(Wrong { mut path, message }) = probe::<S>(all, &mut not_known) else {
+                let schema = if not_known.is_empty() { Value::Null } else { schema::of::<S>() };
+                for path in not_known.iter().filter(|path| get(value, path).is_some()) {
+                    let path = removed.first_place(value, path);
+                    self.warn::<S>(Problem::Unknown, layer, &path, unknown(&schema, S::KEY, &path));
+                }
+                return Ok(true);
+            };
+            while get(value, &path).is_none() && path.pop().is_some() {}
+            let first_place = removed.first_place(value, &path);
+            let variable = match layer.kind {
+                LayerKind::Environment => format!(" (set by {})", variable(S::KEY, &first_place)),
+                _ => String::new(),
+            };
+            let message = format!("`{}`{variable}: {message}", key::below(S::KEY, &first_place));
+            // Whatever managed settings say holds back.
+            if S::holds_back(&first_place) || layer.kind == LayerKind::Managed {
+                return Err(ConfigError(self.warning::<S>(Problem::Wrong, Some(layer), &first_place, message)));
+            }
+            let message = format!("{message}; it is left out");
+            self.warn::<S>(Problem::Wrong, layer, &first_place, message);
+            if !remove(value, &path) {
+                return Ok(false);
+            }
+            removed.push(first_place);
+        }
+        let message = format!("`{}` is left out: too much in it is wrong", S::KEY);
+        self.warn::<S>(Problem::Wrong, layer, &[], message);
+        Ok(false)
+    }
+
+    fn warn<S: Section>(&mut self, problem: Problem, layer: &Layer, path: &[String], message: String) {
+        let warning = self.warning::<S>(problem, Some(layer), path, message);
+        self.warnings.push(warning);
+    }
+
+    fn warning<S: Section>(&self, problem: Problem, layer: Option<&Layer>, path: &[String], message: String) -> Warning {
+        let place = layer.and_then(|layer| layer.place_of(&full_path(S::KEY, path)));
+        let message = self.config.layers.iter().fold(message, |message, layer| layer.hide(message));
+        Warning { problem, key: key::below(S::KEY, path), place, message }
     }
 
     /// What was found wrong; a key that no section read is unknown.
     ///
     /// A file that is all wrong is not told line by line.
-    pub fn finish(mut self) -> Vec<Warning> {
-        for layer in &self.config.layers {
-            for key in layer.values.keys().filter(|key| !self.read.contains(&key.as_str())) {
-                let message = format!("unknown setting `{key}`");
-                self.warnings.push(Warning { place: layer.place_of(std::slice::from_ref(key)), message });
-            }
+    pub fn finish(self) -> Vec<Warning> {
+        let mut warnings = self.finish_all();
+        if let Some(more) = warnings.len().checked_sub(WARNINGS_MAX).filter(|more| *more > 0) {
+            warnings.truncate(WARNINGS_MAX);
+            let message = format!("{more} more settings are not understood; `baton config check` lists all");
+            warnings.push(Warning { problem: Problem::Unknown, key: String::new(), place: None, message });
         }
-        if let Some(more) = self.warnings.len().checked_sub(WARNINGS_MAX).filter(|more| *more > 0) {
-            self.warnings.truncate(WARNINGS_MAX);
-            self.warnings.push(Warning { place: None, message: format!("{more} more settings are not understood") });
+        warnings
+    }
+
+    /// Everything that was found wrong.
+    pub fn finish_all(mut self) -> Vec<Warning> {
+        for layer in &self.config.layers {
+            for name in layer.values.keys().filter(|name| !self.read.contains(&name.as_str()) && *name != SCHEMA_KEY) {
+                let path = std::slice::from_ref(name);
+                let shown = key::show_key(path);
+                let message = match key::nearest(name, self.read.iter().copied()) {
+                    Some(meant) => format!("unknown setting `{shown}`; did you mean `{meant}`?"),
+                    None => format!("unknown setting `{shown}`"),
+                };
+                let place = layer.place_of(path);
+                self.warnings.push(Warning { problem: Problem::Unknown, key: shown, place, message });
+            }
         }
         self.warnings
     }
 }
 
-/// The keys on the way to a value, outermost first.
-fn keys_of(path: &serde_ignored::Path<'_>, keys: &mut Vec<String>) {
-    use serde_ignored::Path;
-    match path {
-        Path::Root => {}
-        Path::Seq { parent, index } => {
-            keys_of(parent, keys);
-            keys.push(index.to_string());
-        }
-        Path::Map { parent, key } => {
-            keys_of(parent, keys);
-            keys.push(key.clone());
-        }
-        Path::Some { parent } | Path::NewtypeStruct { parent } | Path::NewtypeVariant { parent } => {
-            keys_of(parent, keys);
-        }
-    }
+/// The variable that sets this.
+pub(crate) fn variable(section: &str, path: &[String]) -> String {
+    format!("BATON_{}", full_path(section, path).join("__").to_uppercase())
 }
 
-/// Objects merge key by key; anything else is replaced.
-fn merge(below: &mut Value, above: &Value) {
-    match (below, above) {
-        (Value::Object(below), Value::Object(above)) => merge_maps(below, above),
-        (below, above) => *below = above.clone(),
-    }
+pub(crate) fn full_path(section: &str, path: &[String]) -> Vec<String> {
+    std::iter::once(section.to_owned()).chain(path.iter().cloned()).collect()
 }
 
-fn merge_maps(below: &mut Map<String, Value>, above: &Map<String, Value>) {
-    for (key, value) in above {
-        match below.get_mut(key) {
-            Some(inner) => merge(inner, value),
-            None => {
-                below.insert(key.clone(), value.clone());
+/// What all parts say together: merged, then tightened by those that are managed.
+fn whole<S: Section>(parts: &[Part<'_>]) -> Value {
+    let (managed, own): (Vec<_>, Vec<_>) = parts.iter().partition(|part| part.layer.kind == LayerKind::Managed);
+    let mut value: Option<Value> = None;
+    for part in own {
+        match &mut value {
+            Some(value) => merge(value, &part.value, S::JOINS_LISTS),
+            None => value = Some(part.value.clone()),
+        }
+    }
+    let default = || serde_json::to_value(S::default()).unwrap_or_default();
+    let mut value = match value {
+        Some(value) if managed.is_empty() => return value,
+        Some(above) => {
+            let mut value = default();
+            merge(&mut value, &above, S::JOINS_LISTS);
+            value
+        }
+        None => default(),
+    };
+    for (field, limit) in managed.iter().flat_map(|part| part.value.as_object().into_iter().flatten()) {
+        let now = value.get(field).cloned().unwrap_or_default();
+        match S::tightened(field) {
+            Some(Tighten::Least) => put(&mut value, std::slice::from_ref(field), least(&now, limit)),
+            Some(Tighten::Apart) if limit.is_array() => {
+                let mut joined = now;
+                merge(&mut joined, limit, true);
+                put(&mut value, std::slice::from_ref(field), joined);
             }
+            Some(Tighten::Apart) | None => {}
         }
     }
+    value
 }
 
 #[cfg(test)]

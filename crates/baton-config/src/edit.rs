@@ -3,10 +3,11 @@
 use std::path::Path;
 
 use jsonc_parser::ParseOptions;
-use jsonc_parser::cst::{CstInputValue, CstRootNode};
+use jsonc_parser::cst::{CstInputValue, CstObject, CstRootNode};
 use serde_json::Value;
 
-use crate::{Layer, LayerKind};
+use crate::values::{get, put, remove};
+use crate::{Layer, LayerKind, show_key};
 
 /// A text that was edited.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -31,6 +32,85 @@ pub enum EditError {
     /// Something else stands where the list should be.
     #[error("`{0}` is there and is not what it should be")]
     Unexpected(String),
+    /// There is nothing to be taken away.
+    #[error("`{0}` is not set here")]
+    Missing(String),
+}
+
+/// Sets a value; what is above it is made if need be, and everything else stays as it is.
+pub fn set(text: &str, path: &[String], value: &Value) -> Result<Edited, EditError> {
+    let mut expected = Value::Object(parse(text)?.values);
+    if get(&expected, path) == Some(value) {
+        return Ok(Edited { text: text.to_owned(), line: None });
+    }
+    put(&mut expected, path, value.clone());
+    let (root, object, own) = way(text, path, true)?;
+    match object.get(own) {
+        Some(property) => property.set_value(input(value)),
+        None => {
+            // One line for a file that is made: the braces, and then what is in them.
+            if object.properties().is_empty() && object.children().iter().all(|child| !child.is_comment()) {
+                object.ensure_multiline();
+            }
+            object.append(own, input(value));
+        }
+    }
+    finish(&root, path, &expected)
+}
+
+/// Takes a value away, with its key; everything else stays as it is.
+pub fn unset(text: &str, path: &[String]) -> Result<Edited, EditError> {
+    let mut expected = Value::Object(parse(text)?.values);
+    if get(&expected, path).is_none() {
+        return Err(EditError::Missing(show_key(path)));
+    }
+    remove(&mut expected, path);
+    let (root, object, own) = way(text, path, false)?;
+    object.get(own).ok_or_else(|| EditError::Unexpected(show_key(path)))?.remove();
+    Ok(Edited { line: None, ..finish(&root, path, &expected)? })
+}
+
+/// What stands at a path of a text.
+pub fn value_at(text: &str, path: &[String]) -> Result<Option<Value>, EditError> {
+    Ok(get(&Value::Object(parse(text)?.values), path).cloned())
+}
+
+/// The object that holds the last key of a path, and that key.
+fn way<'a>(text: &str, path: &'a [String], make: bool) -> Result<(CstRootNode, CstObject, &'a str), EditError> {
+    let unexpected = || EditError::Unexpected(show_key(path));
+    let root = CstRootNode::parse(text, &ParseOptions::default()).map_err(|_| unexpected())?;
+    let mut object = root.object_value_or_create().ok_or_else(unexpected)?;
+    let (own, above) = path.split_last().ok_or_else(unexpected)?;
+    for key in above {
+        let inner = if make { object.object_value_or_create(key) } else { object.object_value(key) };
+        object = inner.ok_or_else(unexpected)?;
+    }
+    Ok((root, object, own))
+}
+
+/// The new text, if it is read as it is meant.
+fn finish(root: &CstRootNode, path: &[String], expected: &Value) -> Result<Edited, EditError> {
+    let mut text = root.to_string();
+    if !text.ends_with('\n') {
+        text.push('\n');
+    }
+    // A key that stands twice, or a form that is read in two ways: better no edit than another one than was meant.
+    let layer = parse(&text)?;
+    if *expected != Value::Object(layer.values.clone()) {
+        return Err(EditError::Unexpected(show_key(path)));
+    }
+    Ok(Edited { text, line: layer.place_of(path).map(|(_, line)| line) })
+}
+
+fn input(value: &Value) -> CstInputValue {
+    match value {
+        Value::Null => CstInputValue::Null,
+        Value::Bool(is_so) => CstInputValue::Bool(*is_so),
+        Value::Number(number) => CstInputValue::Number(number.to_string()),
+        Value::String(text) => CstInputValue::String(text.clone()),
+        Value::Array(items) => CstInputValue::Array(items.iter().map(input).collect()),
+        Value::Object(map) => CstInputValue::Object(map.iter().map(|(key, value)| (key.clone(), input(value))).collect()),
+    }
 }
 
 /// Adds texts to the end of the list at this path of keys, which is made if need be; those that it has are left out.
@@ -181,6 +261,35 @@ mod tests {
         short.chars().filter(|c| !c.is_whitespace() && *c != ',').all(|wanted| rest.any(|c| c == wanted))
     }
 
+    fn path(text: &str) -> Vec<String> {
+        crate::parse_key(text).unwrap()
+    }
+
+    #[test]
+    fn a_value_is_set_and_taken_away_among_comments() {
+        let text = "// mine\n{\n  // the best\n  \"model\": \"x\", // really\n  \"limits\": {\n    \"steps\": 5, // few\n  },\n}\n";
+        let changed = set(text, &path("limits.steps"), &9.into()).unwrap();
+        assert_eq!(changed.text, text.replace("5, // few", "9, // few"));
+        assert_eq!(changed.line, Some(6));
+        let more = set(text, &path("limits.usd"), &serde_json::json!(2.5)).unwrap();
+        assert_eq!(more.text, text.replace("// few\n", "// few\n    \"usd\": 2.5,\n"));
+        assert_eq!(more.line, Some(7));
+        let back = unset(&more.text, &path("limits.usd")).unwrap();
+        assert_eq!(back.text, text);
+        let other = set(text, &path("models.\"a/b-1.5\".context"), &1000.into()).unwrap();
+        assert!(other.text.starts_with(text.strip_suffix("}\n").unwrap()), "{}", other.text);
+        assert_eq!(unset(text, &path("limits.usd")), Err(EditError::Missing("limits.usd".to_owned())));
+    }
+
+    #[test]
+    fn a_file_is_made_that_people_can_read() {
+        let made = set("", &path("limits.steps"), &9.into()).unwrap();
+        assert_eq!(made.text, "{\n  \"limits\": {\n    \"steps\": 9\n  }\n}\n");
+        assert_eq!(set(&made.text, &path("limits.steps"), &9.into()).unwrap().line, None);
+        assert!(set("{\"limits\": 1}", &path("limits.steps"), &9.into()).is_err());
+        assert!(set("{\"limits\": {}, \"limits\": {\"usd\": 1}}", &path("limits.steps"), &9.into()).is_err());
+    }
+
     proptest! {
         #[test]
         fn an_edit_adds_and_takes_nothing_away(text in settings(), rules in prop::collection::vec("[a-c\"\\\\ é]{0,3}", 1..4)) {
@@ -194,8 +303,24 @@ mod tests {
         }
 
         #[test]
+        fn what_is_set_is_read_and_nothing_else_changes(text in settings(), own in any::<bool>(), number in any::<u32>()) {
+            let at = path(if own { "permissions.deny" } else { "limits.steps" });
+            let edited = set(&text, &at, &number.into()).unwrap();
+            prop_assert_eq!(value_at(&edited.text, &at).unwrap(), Some(number.into()));
+            prop_assert_eq!(value_at(&edited.text, &path("model")), value_at(&text, &path("model")));
+            if !own {
+                prop_assert!(is_subsequence(&text, &edited.text), "{:?} became {:?}", text, edited.text);
+                prop_assert_eq!(value_at(&edited.text, &path("permissions")), value_at(&text, &path("permissions")));
+            }
+            let gone = unset(&edited.text, &at).unwrap();
+            prop_assert_eq!(value_at(&gone.text, &at).unwrap(), None);
+        }
+
+        #[test]
         fn any_text_is_edited_or_refused(text in "[\\[\\]{}\",:/*a\n ]{0,40}") {
             drop(append(&text, &DENY, &["x".to_owned()]));
+            drop(set(&text, &path("a.b"), &1.into()));
+            drop(unset(&text, &path("a")));
         }
     }
 }

@@ -9,7 +9,9 @@ use jsonc_parser::common::Ranged;
 use jsonc_parser::{CollectOptions, ParseOptions};
 use serde_json::{Map, Value};
 
-use crate::small_file;
+use crate::fill::{self, Filled, Filling};
+use crate::values::{get, put, remove};
+use crate::{Problem, Warning, key, small_file};
 
 /// Where a layer comes from; later kinds win over earlier ones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -24,6 +26,22 @@ pub enum LayerKind {
     Environment,
     /// The command line.
     Flags,
+    /// What the owner of the machine decides for everybody; it can only tighten.
+    Managed,
+}
+
+impl LayerKind {
+    /// The name that people see.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::User => "user",
+            Self::Project => "project",
+            Self::Local => "local",
+            Self::Environment => "environment",
+            Self::Flags => "flags",
+            Self::Managed => "managed",
+        }
+    }
 }
 
 /// Settings from one source.
@@ -36,6 +54,8 @@ pub struct Layer {
     /// What it sets.
     pub values: Map<String, Value>,
     lines: HashMap<Vec<String>, usize>,
+    filled: Vec<Filled>,
+    unfilled: Vec<Warning>,
 }
 
 /// A settings file that cannot be used.
@@ -64,13 +84,13 @@ pub enum LayerError {
 impl Layer {
     /// A layer from values that stand in no file.
     pub fn from_values(kind: LayerKind, values: Map<String, Value>) -> Self {
-        Self { kind, file: None, values, lines: HashMap::new() }
+        Self { kind, file: None, values, lines: HashMap::new(), filled: Vec::new(), unfilled: Vec::new() }
     }
 
     /// The layer of `BATON_SECTION__KEY` variables and `BATON_MODEL`. Values are JSON where they
     /// parse as such, else text.
     pub fn from_env(vars: impl Iterator<Item = (String, String)>) -> Self {
-        let mut values = Map::new();
+        let mut values = Value::Object(Map::new());
         for (name, text) in vars {
             let Some(name) = name.strip_prefix("BATON_") else { continue };
             if !name.contains("__") && name != "MODEL" {
@@ -78,8 +98,9 @@ impl Layer {
             }
             let keys: Vec<String> = name.split("__").map(str::to_lowercase).collect();
             let value = serde_json::from_str(&text).unwrap_or(Value::String(text));
-            insert_at(&mut values, &keys, value);
+            put(&mut values, &keys, value);
         }
+        let values = if let Value::Object(values) = values { values } else { Map::new() };
         Self::from_values(LayerKind::Environment, values)
     }
 
@@ -124,33 +145,60 @@ impl Layer {
         (1..=path.len()).rev().find_map(|n| self.lines.get(&path[..n])).map(|line| (file, *line))
     }
 
-    /// Whether it sets anything at this path of keys.
-    pub(crate) fn has(&self, path: &[String]) -> bool {
-        let Some((first, rest)) = path.split_first() else { return false };
-        let step = |value: &Value, key: &String| match value {
-            Value::Array(items) => key.parse::<usize>().ok().and_then(|n| items.get(n)).cloned(),
-            other => other.get(key).cloned(),
-        };
-        let start = self.values.get(first).cloned();
-        rest.iter().fold(start, |value, key| value.and_then(|value| step(&value, key))).is_some()
+    /// Fills in `{env:NAME}` and `{file:PATH}`. A text for which that fails does not count; where `filling` is none, nothing is
+    /// filled in, and each text that asks for it is reported.
+    #[must_use]
+    pub fn fill_in(mut self, filling: Option<&Filling<'_>>) -> Self {
+        let nothing = Filling { var: &|_| None, home: None };
+        let dir = self.file.as_deref().and_then(Path::parent).unwrap_or(Path::new("")).to_owned();
+        let mut outcome = fill::Outcome::default();
+        let mut values = Value::Object(std::mem::take(&mut self.values));
+        match filling {
+            Some(filling) => fill::fill(&mut values, &dir, filling, &mut Vec::new(), &mut outcome),
+            None => fill::fill(&mut values.clone(), &dir, &nothing, &mut Vec::new(), &mut outcome),
+        }
+        // From the last to the first, so that the places of items in lists stay what they are.
+        for (path, why) in outcome.failed.iter().rev() {
+            let shown = key::show_key(path);
+            let message = match filling {
+                Some(_) => format!("`{shown}`: {why}; it is left out"),
+                None => format!("`{shown}` is left out: nothing is filled in for what comes with a repository"),
+            };
+            remove(&mut values, path);
+            let (problem, place) = (Problem::Wrong, self.place_of(path));
+            self.unfilled.insert(0, Warning { problem, key: shown, place, message });
+        }
+        self.filled = outcome.filled;
+        if let Value::Object(values) = values {
+            self.values = values;
+        }
+        self
     }
-}
 
-fn insert_at(values: &mut Map<String, Value>, keys: &[String], value: Value) {
-    match keys {
-        [] => {}
-        [last] => {
-            values.insert(last.clone(), value);
+    /// What is wrong with the texts that were to be filled in.
+    pub(crate) fn unfilled(&self) -> &[Warning] {
+        &self.unfilled
+    }
+
+    /// How a text is written that was filled in.
+    pub(crate) fn written(&self, text: &str) -> Option<&str> {
+        self.filled.iter().find(|filled| filled.text == text).map(|filled| filled.written.as_str())
+    }
+
+    /// A message without what was filled in.
+    pub(crate) fn hide(&self, mut message: String) -> String {
+        for Filled { written, text } in self.filled.iter().filter(|filled| !filled.text.is_empty()) {
+            let quoted = format!("{text:?}");
+            let inner = &quoted[1..quoted.len() - 1];
+            message = message.replace(inner, written).replace(text.as_str(), written);
         }
-        [first, rest @ ..] => {
-            let inner = values.entry(first.clone()).or_insert_with(|| Value::Object(Map::new()));
-            if !inner.is_object() {
-                *inner = Value::Object(Map::new());
-            }
-            if let Value::Object(inner) = inner {
-                insert_at(inner, rest, value);
-            }
-        }
+        message
+    }
+
+    /// Whether it sets anything at this path of keys.
+    pub fn has(&self, path: &[String]) -> bool {
+        let Some((first, rest)) = path.split_first() else { return false };
+        self.values.get(first).is_some_and(|value| get(value, rest).is_some())
     }
 }
 

@@ -4,6 +4,7 @@ use std::fmt;
 use std::iter::Sum;
 use std::ops::{Add, AddAssign, Sub};
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// A number of tokens.
@@ -156,17 +157,21 @@ impl<'de> Deserialize<'de> for Usd {
 }
 
 /// What a model charges, in dollars per million tokens.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Price {
     /// Prompt tokens.
+    #[schemars(with = "f64")]
     pub input: Usd,
     /// Output tokens.
+    #[schemars(with = "f64")]
     pub output: Usd,
     /// Prompt tokens from the cache; as input where it is not given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<f64>")]
     pub cache_read: Option<Usd>,
     /// Prompt tokens into the cache; as input where it is not given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<f64>")]
     pub cache_write: Option<Usd>,
 }
 

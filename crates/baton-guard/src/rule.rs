@@ -110,6 +110,18 @@ impl Rule {
         Ok(Self { text: trimmed.to_owned(), tool, spec })
     }
 
+    /// Whether it says clearly enough what it speaks of to allow that.
+    fn may_allow(&self) -> Result<(), RuleError> {
+        if !self.spec.is_open() {
+            return Ok(());
+        }
+        Err(RuleError {
+            rule: self.to_string(),
+            problem: "leaves open what it allows, so it can ask or deny only".to_owned(),
+            instead: "the words of the command, like `Bash(git log:*)`".to_owned(),
+        })
+    }
+
     /// Whether it speaks of a part of a command.
     pub fn matches_part(&self, part: &Part) -> bool {
         self.tool == Tool::Bash && self.spec.matches_words(&part.words)
@@ -191,13 +203,7 @@ impl Rules {
         if origin == Origin::Untrusted {
             lists.allow.clear();
         }
-        if let Some(rule) = lists.allow.iter().find(|rule| rule.spec.is_open()) {
-            return Err(RuleError {
-                rule: rule.to_string(),
-                problem: "leaves open what it allows, so it can ask or deny only".to_owned(),
-                instead: "the words of the command, like `Bash(git log:*)`".to_owned(),
-            });
-        }
+        lists.allow.iter().try_for_each(Rule::may_allow)?;
         self.layers.push(lists);
         Ok(())
     }

@@ -5,6 +5,7 @@ use std::path::Path;
 
 use baton_config::{Layer, LayerKind, Section};
 use baton_core::{Price, Tokens};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::model_ref::ModelRef;
@@ -42,19 +43,25 @@ impl Default for ModelInfo {
 pub const ALIASES: [&str; 3] = ["fast", "default", "powerful"];
 
 /// The setting `models`: more models, or other facts about known ones.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(transparent)]
 pub struct ModelSettings(pub BTreeMap<String, ModelFacts>);
 
 /// Some facts about a model; those that are left out stay as they are.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct ModelFacts {
+    /// The most tokens of one request and its answer.
     context: Option<Tokens>,
+    /// The most tokens of an answer.
     output: Option<Tokens>,
+    /// Whether it sees pictures.
     images: Option<bool>,
+    /// Whether it can think before it answers.
     thinking: Option<bool>,
+    /// The hardest it can think.
     effort_max: Option<Effort>,
+    /// What it charges, in dollars per million tokens.
     price: Option<Price>,
 }
 
@@ -75,7 +82,7 @@ impl Section for ModelSettings {
 }
 
 /// The setting `aliases`: by provider, what `fast`, `default` and `powerful` mean.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(transparent)]
 pub struct AliasSettings(pub BTreeMap<String, BTreeMap<String, String>>);
 

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use baton_config::Section;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -12,7 +13,7 @@ use crate::wire::Wire;
 use baton_core::Tier;
 
 /// The setting `providers`: servers by name; fields that are left out come from the preset.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(transparent)]
 pub struct ProviderSettings(pub BTreeMap<String, ProviderSetting>);
 
@@ -23,10 +24,15 @@ impl Section for ProviderSettings {
     fn allowed_when_trusted(_value: &Value) -> bool {
         false
     }
+
+    /// A header may hold a key, and so may an address.
+    fn is_secret(path: &[String]) -> bool {
+        path.get(1).is_some_and(|field| field == "headers") && path.len() > 2
+    }
 }
 
 /// One server.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct ProviderSetting {
     /// `anthropic`, `responses`, `chat` or `gemini`; `chat` for a name that has no preset.

@@ -7,6 +7,7 @@ use async_trait::async_trait;
 use baton_config::Section;
 use baton_core::Tier;
 use bytes::Bytes;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tokio::sync::mpsc;
@@ -28,7 +29,7 @@ const GOODBYE_MS: u64 = 2_000;
 pub const ROLE_HEADER: &str = "x-baton-role";
 
 /// The setting `network`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct NetworkSettings {
     /// How long a connection may take.

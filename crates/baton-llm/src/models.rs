@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use baton_config::{ConfigError, Reader, Section};
 use baton_core::{Clock, IdSource, Tier};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::cassette::{Marks, Recording, Replay, Tee};
@@ -21,7 +22,7 @@ use crate::script::Script;
 use crate::transport::{Network, Transport};
 
 /// The setting `web_search`: whether providers may search the web by themselves.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(transparent)]
 pub struct WebSearchSetting(pub bool);
 

@@ -4,6 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use baton_core::{AgentRole, Block, CallId, Message, StopReason, ToolSpec, Usage};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -116,7 +117,7 @@ fn json_bytes(value: &Value) -> usize {
 }
 
 /// How hard a model should think.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Effort {
     /// Not at all, or as little as the model can.

@@ -4,12 +4,13 @@ use std::time::Duration;
 
 use baton_config::Section;
 use baton_core::{Tier, Timestamp};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{LlmError, LlmErrorKind};
 
 /// The setting `retry`: one schedule for each tier that is retried.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct RetryPolicy {
     /// Network blips, broken streams.
@@ -23,7 +24,7 @@ pub struct RetryPolicy {
 }
 
 /// Exponential waits.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Schedule {
     /// How many calls are made at most, the first included.

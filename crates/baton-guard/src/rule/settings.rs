@@ -1,12 +1,15 @@
 //! The setting `permissions`: lists of rules and a mode.
 
-use baton_config::Section;
+use baton_config::{Section, Tighten};
 use baton_core::PermissionMode;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::Rule;
+
 /// The setting `permissions` of one layer.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct PermissionSettings {
     /// What runs unasked.
@@ -22,9 +25,30 @@ pub struct PermissionSettings {
 
 impl Section for PermissionSettings {
     const KEY: &'static str = "permissions";
+    const JOINS_LISTS: bool = true;
 
     /// A repository may tighten, and nothing else, before it is trusted.
     fn allowed_in_project(value: &Value) -> bool {
         value.as_object().is_some_and(|lists| lists.keys().all(|key| matches!(key.as_str(), "ask" | "deny")))
+    }
+
+    /// A list that allows can do without one rule, or without all of them.
+    fn holds_back(path: &[String]) -> bool {
+        path.first().is_none_or(|field| field != "allow")
+    }
+
+    fn tightened(field: &str) -> Option<Tighten> {
+        matches!(field, "ask" | "deny" | "mode").then_some(Tighten::Apart)
+    }
+
+    fn check(&self) -> Option<(Vec<String>, String)> {
+        let lists = [("deny", &self.deny), ("ask", &self.ask), ("allow", &self.allow)];
+        lists.into_iter().find_map(|(list, rules)| {
+            let unreadable = |(place, rule): (usize, &String)| {
+                let read = Rule::parse(rule).and_then(|rule| if list == "allow" { rule.may_allow() } else { Ok(()) });
+                Some((vec![list.to_owned(), place.to_string()], read.err()?.to_string()))
+            };
+            rules.iter().enumerate().find_map(unreadable)
+        })
     }
 }

@@ -4,13 +4,14 @@ use std::path::PathBuf;
 
 use baton_config::Section;
 use baton_core::HostPattern;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::Level;
 
 /// The setting `sandbox`. A repository cannot set it, and if it is trusted, all but the hosts.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct SandboxSettings {
     /// This kind or none; the best there is unless set.
@@ -18,6 +19,7 @@ pub struct SandboxSettings {
     /// Directories that commands may write besides the workspace, such as caches of build tools: `["~/.cache"]`.
     pub write: Vec<PathBuf>,
     /// Hosts that commands reach, through a proxy that Baton runs: `["registry.npmjs.org", "*.crates.io"]`.
+    #[schemars(with = "Vec<String>")]
     pub hosts: Vec<HostPattern>,
 }
 

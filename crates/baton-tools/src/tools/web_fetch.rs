@@ -26,10 +26,11 @@ const SHOWN_OF_ERROR: (usize, usize) = (60, 4 * 1024);
 const URL_BYTES_MAX: usize = 1_000;
 
 /// The setting `web`.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct WebSettings {
     /// Private hosts that may be fetched from nevertheless: `["localhost:3000"]`.
+    #[schemars(with = "Vec<String>")]
     pub allow_private: Vec<AllowedHost>,
 }
 
