@@ -9,6 +9,7 @@ mod background;
 mod bad_input;
 mod cassettes;
 mod command_line;
+mod config;
 mod discipline;
 mod exec;
 mod guard;

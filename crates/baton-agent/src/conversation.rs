@@ -21,7 +21,7 @@ use crate::compacting::{CompactionSettings, Measured};
 use crate::events::EventSink;
 use crate::keeping::Keeping;
 use crate::limits::TurnLimits;
-use crate::permission::{Guard, Permissions};
+use crate::permission::{Guard, Permissions, RuleNews};
 use crate::planning::Planning;
 use crate::prompt::SYSTEM_PROMPT;
 use crate::recalling::Recalling;
@@ -137,12 +137,12 @@ async fn run(mut options: Options, mut inbox: mpsc::Receiver<Op>, sender: mpsc::
     let events = EventSink::new(options.source.clone(), sender, redactor, keeping);
     let approvals = Arc::new(Approvals::new(events.clone(), options.is_attended));
     let mode = options.permissions.mode;
-    let Permissions { rules, record, rule_book, plans, .. } =
+    let Permissions { rules, mut news, granted, record, rule_book, plans, .. } =
         std::mem::replace(&mut options.permissions, Permissions::of(mode));
     let is_sandboxed = sandbox(&options.executor) != Level::None;
     let confinement = options.executor.workspace().confinement();
     let hosts = confinement.map_or_else(Vec::new, |confinement| confinement.reachable().to_vec());
-    let guard = Arc::new(Guard::new(mode, rules, is_sandboxed, rule_book).reaching(hosts));
+    let guard = Arc::new(Guard::new(mode, rules, is_sandboxed, rule_book).granting(granted).reaching(hosts));
     // What was allowed for this session still is.
     guard.allow_rules(&history.carried.allowed);
     if let (PermissionMode::Plan, Some(plans)) = (mode, plans) {
@@ -192,6 +192,7 @@ async fn run(mut options: Options, mut inbox: mpsc::Receiver<Op>, sender: mpsc::
                 None => break,
             },
         };
+        news = hear(news, &agent).await;
         let (cancel, steering) = (CancellationToken::new(), Steering::default());
         let working = async {
             match work {
@@ -229,6 +230,27 @@ async fn run(mut options: Options, mut inbox: mpsc::Receiver<Op>, sender: mpsc::
         }
     }
     background.end().await;
+}
+
+/// Lets rules count that have changed since the last turn.
+async fn hear(news: Option<Box<dyn RuleNews>>, agent: &Agent) -> Option<Box<dyn RuleNews>> {
+    let mut news = news?;
+    let looking = tokio::task::spawn_blocking(move || {
+        let found = news.look();
+        (news, found)
+    });
+    let (news, found) = looking.await.ok()?;
+    let text = match found {
+        None => return Some(news),
+        Some(Ok(rules)) => {
+            agent.executor.workspace().guard().replace_rules(rules.clone());
+            agent.guard.replace(rules);
+            "the settings have changed: their permission rules count from here on".to_owned()
+        }
+        Some(Err(why)) => format!("the settings have changed, but the permission rules stay as they were: {why}"),
+    };
+    agent.events.emit_lone(EventBody::Noticed { text }).await;
+    Some(news)
 }
 
 fn session_started(options: &Options) -> EventBody {

@@ -5,7 +5,10 @@ use std::io::{self, Read};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
+use baton_config::{LayerKind, Section};
 use rustix::fs::OFlags;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 /// The most that all files together may say.
 const BYTES_MAX: usize = 32 * 1024;
@@ -24,19 +27,68 @@ pub struct Instructions {
     pub notices: Vec<String>,
 }
 
-/// Gathers the user's own file, then one file per directory from `root` (links resolved) down to `cwd`.
-pub fn find_instructions(user_dir: &Path, root: &Path, cwd: &Path) -> Instructions {
+/// The setting `instructions`: files with further instructions, those of all layers. In your own settings they are found from
+/// the directory of the settings, or by `~/`; in a project's, from its root and only below it.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(transparent)]
+pub struct InstructionSetting(pub Vec<String>);
+
+impl Section for InstructionSetting {
+    const KEY: &'static str = "instructions";
+    const JOINS_LISTS: bool = true;
+}
+
+/// Where instructions are looked for.
+#[derive(Debug, Clone, Copy)]
+pub struct Lookup<'a> {
+    /// The directory of the person's settings.
+    pub user_dir: &'a Path,
+    /// What `~` stands for.
+    pub home: Option<&'a Path>,
+    /// The project's root, links resolved.
+    pub root: &'a Path,
+    /// The working directory.
+    pub cwd: &'a Path,
+}
+
+/// Gathers the user's own file, then one file per directory from the root down to the working directory, and those that
+/// the settings name.
+pub fn find_instructions(lookup: Lookup<'_>, listed: &[(LayerKind, InstructionSetting)]) -> Instructions {
+    let Lookup { user_dir, home, root, cwd } = lookup;
     let below_root = cwd.ancestors().take_while(|dir| dir.starts_with(root)).collect::<Vec<_>>();
     let mut found = Instructions::default();
     if let Some(file) = file_in(user_dir) {
         let text = found.read(&file, &file);
         found.own = text.unwrap_or_default();
     }
-    for file in below_root.into_iter().rev().filter_map(file_in) {
+    let listed = |of_project: bool| {
+        let layers = listed.iter().filter(move |(kind, _)| kind.is_of_project() == of_project);
+        layers.flat_map(|(_, setting)| setting.0.iter())
+    };
+    for name in listed(false) {
+        let file = match (name.strip_prefix("~/"), home) {
+            (Some(rest), Some(home)) => home.join(rest),
+            _ => user_dir.join(name),
+        };
+        let Some(text) = found.read(&file, &file) else { continue };
+        if !found.own.is_empty() {
+            found.own.push_str("\n\n");
+        }
+        found.own.push_str(&text);
+    }
+    let named = listed(true).map(|name| root.join(name));
+    for file in below_root.into_iter().rev().filter_map(file_in).chain(named) {
         // A repository must not make us read what lies outside of it into a prompt.
-        let Some(real) = file.canonicalize().ok().filter(|real| real.starts_with(root)) else {
-            found.notices.push(format!("{} leads out of the project and is not read", file.display()));
-            continue;
+        let real = match file.canonicalize() {
+            Ok(real) if real.starts_with(root) => real,
+            Ok(_) => {
+                found.notices.push(format!("{} leads out of the project and is not read", file.display()));
+                continue;
+            }
+            Err(error) => {
+                found.notices.push(format!("{} cannot be read: {error}", file.display()));
+                continue;
+            }
         };
         let Some(text) = found.read(&file, &real) else { continue };
         if !found.project.is_empty() {
@@ -115,6 +167,40 @@ mod tests {
             found.project.lines().filter(|line| !line.is_empty() && !line.starts_with('#')).collect();
         assert_eq!(texts, ["root", "a", "b"]);
         assert!(found.notices.is_empty());
+    }
+
+    fn find_instructions(user_dir: &Path, root: &Path, cwd: &Path) -> Instructions {
+        super::find_instructions(Lookup { user_dir, home: None, root, cwd }, &[])
+    }
+
+    #[test]
+    fn files_of_all_layers_are_joined_and_those_of_a_project_stay_in_it() {
+        let temp = tempfile::tempdir().unwrap();
+        let base = temp.path().canonicalize().unwrap();
+        for (file, text) in [
+            ("user/AGENTS.md", "mine"),
+            ("user/more.md", "more of mine"),
+            ("notes.md", "notes"),
+            ("repo/AGENTS.md", "root"),
+            ("repo/docs/a.md", "a"),
+            ("repo/b.md", "b"),
+        ] {
+            fs::create_dir_all(base.join(file).parent().unwrap()).unwrap();
+            fs::write(base.join(file), text).unwrap();
+        }
+        let names = |names: &[&str]| InstructionSetting(names.iter().map(|name| (*name).to_owned()).collect());
+        let listed = [
+            (LayerKind::User, names(&["more.md", "~/notes.md", "none.md"])),
+            (LayerKind::Project, names(&["docs/a.md", "../notes.md"])),
+            (LayerKind::Local, names(&["b.md"])),
+        ];
+        let (user_dir, root) = (base.join("user"), base.join("repo"));
+        let lookup = Lookup { user_dir: &user_dir, home: Some(&base), root: &root, cwd: &root };
+        let found = super::find_instructions(lookup, &listed);
+        assert_eq!(found.own, "mine\n\nmore of mine\n\nnotes");
+        assert_eq!(found.project, "# AGENTS.md\n\nroot\n\n# docs/a.md\n\na\n\n# b.md\n\nb");
+        assert!(found.notices[0].contains("none.md cannot be read"), "{found:?}");
+        assert!(found.notices[1].contains("notes.md leads out"), "{found:?}");
     }
 
     #[test]

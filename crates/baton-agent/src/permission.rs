@@ -25,6 +25,10 @@ pub struct Permissions {
     pub mode: PermissionMode,
     /// The rules of all layers.
     pub rules: Rules,
+    /// Tells when those have changed.
+    pub news: Option<Box<dyn RuleNews>>,
+    /// What is allowed besides, for the whole conversation.
+    pub granted: Rules,
     /// Where every call is written down before it runs.
     pub record: Option<Record>,
     /// Keeps the rules of people who answer "always".
@@ -36,7 +40,15 @@ pub struct Permissions {
 impl Permissions {
     /// Those of this mode, without rules and without a record.
     pub fn of(mode: PermissionMode) -> Self {
-        Self { mode, rules: Rules::none(), record: None, rule_book: None, plans: None }
+        Self {
+            mode,
+            rules: Rules::none(),
+            news: None,
+            granted: Rules::none(),
+            record: None,
+            rule_book: None,
+            plans: None,
+        }
     }
 }
 
@@ -44,6 +56,12 @@ impl Permissions {
 pub trait RuleBook: Send + Sync {
     /// Keeps rules that allow something; where they stand now, or why they could not be kept.
     fn allow(&self, rules: &[String]) -> Result<String, String>;
+}
+
+/// The rules of settings that may change while a conversation goes on.
+pub trait RuleNews: Send {
+    /// The rules of all layers, if they are others than before; or why the new ones cannot be used, once. May block.
+    fn look(&mut self) -> Option<Result<Rules, String>>;
 }
 
 /// What the guard says about a call.
@@ -62,6 +80,9 @@ pub(crate) struct Guard {
     is_sandboxed: bool,
     /// The hosts that commands reach from within the sandbox.
     hosts: Vec<HostPattern>,
+    /// Those of the settings.
+    settings: Mutex<Rules>,
+    /// Those of this conversation.
     rules: Mutex<Rules>,
     /// Calls that were allowed as they are, since no rule could say them.
     calls: Mutex<HashSet<String>>,
@@ -77,8 +98,19 @@ impl Guard {
         is_sandboxed: bool,
         rule_book: Option<Arc<dyn RuleBook>>,
     ) -> Self {
-        let (rules, calls, granted) = (Mutex::new(rules), Mutex::default(), Mutex::default());
-        Self { mode, is_sandboxed, hosts: Vec::new(), rules, calls, rule_book, granted }
+        let (settings, rules) = (Mutex::new(rules), Mutex::default());
+        let (calls, granted) = (Mutex::default(), Mutex::default());
+        Self { mode, is_sandboxed, hosts: Vec::new(), settings, rules, calls, rule_book, granted }
+    }
+
+    /// The same, with rules that stay whatever becomes of the settings.
+    pub(crate) fn granting(self, rules: Rules) -> Self {
+        Self { rules: Mutex::new(rules), ..self }
+    }
+
+    /// From now on these are the rules of the settings.
+    pub(crate) fn replace(&self, rules: Rules) {
+        *lock(&self.settings) = rules;
     }
 
     /// The same, where commands reach these hosts from within the sandbox.
@@ -152,7 +184,7 @@ impl Guard {
 
     /// The mode and the rules that count at present.
     fn now(&self) -> (PermissionMode, Rules) {
-        let mut rules = lock(&self.rules).clone();
+        let mut rules = self.rules();
         match &*lock(&self.granted) {
             None => (self.mode, rules),
             Some(granted) => {
@@ -164,7 +196,9 @@ impl Guard {
 
     /// The rules that plans are checked against: those without any plan.
     pub(crate) fn rules(&self) -> Rules {
-        lock(&self.rules).clone()
+        let mut rules = lock(&self.settings).clone();
+        rules.join(&lock(&self.rules));
+        rules
     }
 
     /// What this plan names runs unasked from now on, and what the one before named does not.

@@ -4,11 +4,11 @@ mod scene;
 
 use std::sync::{Arc, Mutex};
 
-use baton_agent::{Permissions, Record, RuleBook, SystemClock};
+use baton_agent::{Permissions, Record, RuleBook, RuleNews, SystemClock};
 use baton_core::{Answer, EventBody, PermissionMode, TurnReason};
 use baton_guard::audit::{Audit, Filter};
 use baton_guard::secrets::Redactor;
-use baton_guard::{Origin, PermissionSettings};
+use baton_guard::{Origin, PermissionSettings, Rules};
 
 use scene::{Scene, prompt};
 
@@ -130,4 +130,64 @@ async fn what_cannot_be_put_on_record_does_not_run() {
     assert!(scene.tool_output().await.starts_with("not run: the turn was ended"));
     assert_eq!(scene.end().await.0, TurnReason::Error);
     assert!(!scene.dir.path().join("a").exists());
+}
+
+/// Rules that the test hands out, turn by turn.
+struct News(Vec<Option<Result<Rules, String>>>);
+
+impl RuleNews for News {
+    fn look(&mut self) -> Option<Result<Rules, String>> {
+        self.0.remove(0)
+    }
+}
+
+#[tokio::test]
+async fn rules_that_change_count_from_the_next_turn_and_answers_stay() {
+    const SCRIPT: &str = r#"{"when":"one","call":[{"tool":"write","input":{"path":"a","content":"1"}},{"tool":"write","input":{"path":"b","content":"1"}}]}
+                            {"say":"end"}
+                            {"when":"two","call":[{"tool":"write","input":{"path":"a","content":"2"}},{"tool":"write","input":{"path":"b","content":"2"}},{"tool":"grep","input":{"pattern":"."}}]}
+                            {"say":"end"}
+                            {"when":"three","call":[{"tool":"write","input":{"path":"a","content":"3"}}]}
+                            {"say":"end"}
+                            {"when":"four","call":[{"tool":"grep","input":{"pattern":"."}}]}
+                            {"say":"end"}"#;
+    let rules = |allow: &[&str], deny: &[&str]| {
+        let list = |rules: &[&str]| rules.iter().map(|rule| (*rule).to_owned()).collect();
+        let mut rules = Rules::none();
+        let settings = PermissionSettings { allow: list(allow), deny: list(deny), ..PermissionSettings::default() };
+        rules.add(&settings, Origin::Trusted).unwrap();
+        rules
+    };
+    let changed = rules(&[], &["Edit(./a)", "Read(./secret)"]);
+    let news = News(vec![None, Some(Ok(changed)), Some(Err("line 3".to_owned())), Some(Ok(Rules::none()))]);
+    let permissions = Permissions {
+        rules: rules(&["Edit(./a)"], &[]),
+        news: Some(Box::new(news)),
+        ..Permissions::of(PermissionMode::Ask)
+    };
+    let mut scene = Scene::with(SCRIPT, permissions);
+    std::fs::write(scene.dir.path().join("secret"), "hidden words").unwrap();
+    scene.say(prompt, "one").await;
+    let (approval, what, _) = scene.asked().await;
+    assert_eq!(what, "b", "what the settings allow is not asked for");
+    scene.answer(approval, Answer::Session).await;
+    scene.end().await;
+
+    scene.say(prompt, "two").await;
+    let notice = scene.until(|body| matches!(body, EventBody::Noticed { .. })).await;
+    assert!(matches!(notice, EventBody::Noticed { text } if text.contains("count from here on")));
+    assert!(scene.tool_output().await.contains("the rule `Edit(./a)` denies it"));
+    assert!(!scene.tool_output().await.contains("refused"), "the answer for the session still counts");
+    assert!(!scene.tool_output().await.contains("hidden words"), "tools heed the new rules, too");
+    scene.end().await;
+
+    scene.say(prompt, "three").await;
+    let notice = scene.until(|body| matches!(body, EventBody::Noticed { .. })).await;
+    assert!(matches!(notice, EventBody::Noticed { text } if text.contains("stay as they were: line 3")));
+    assert!(scene.tool_output().await.contains("the rule `Edit(./a)` denies it"));
+    scene.end().await;
+
+    scene.say(prompt, "four").await;
+    assert!(scene.tool_output().await.contains("hidden words"));
+    scene.end().await;
 }

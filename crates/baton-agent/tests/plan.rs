@@ -98,11 +98,10 @@ impl Scene {
             gate,
             executor: Executor::new(Registry::builtin(), Arc::new(workspace)),
             permissions: Permissions {
-                mode: PermissionMode::Plan,
                 rules,
                 record: Some(Record::new(audit, clock, "main".to_owned())),
-                rule_book: None,
                 plans: Some(Plans::new(dir.path().join("plans"))),
+                ..Permissions::of(PermissionMode::Plan)
             },
             limits: TurnLimits::default(),
             budgets: vec![Budget::new("session", Caps::default())],

@@ -44,7 +44,7 @@ impl Config {
 
     /// Starts reading sections.
     pub fn reader(&self) -> Reader<'_> {
-        let warnings = self.layers.iter().flat_map(Layer::unfilled).cloned().collect();
+        let warnings = self.layers.iter().flat_map(Layer::unfilled).map(|(_, warning)| warning.clone()).collect();
         Reader { config: self, read: Vec::new(), warnings }
     }
 
@@ -75,6 +75,15 @@ pub(crate) struct View {
     pub(crate) default: Value,
 }
 
+/// What happens where something is wrong that holds an agent back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Strictness {
+    /// It is an error.
+    Stop,
+    /// It is one of the things that are told.
+    GoOn,
+}
+
 /// Reads sections one by one and gathers what is wrong.
 pub struct Reader<'a> {
     config: &'a Config,
@@ -86,7 +95,7 @@ impl<'a> Reader<'a> {
     /// Reads one section: the layers merged, the default where none sets it. A field that is wrong does not count, and
     /// the rest does; it is an error only where the field holds something back.
     pub fn section<S: Section>(&mut self) -> Result<S, ConfigError> {
-        let parts = self.parts::<S>()?;
+        let parts = self.parts::<S>(Strictness::Stop)?;
         if parts.is_empty() {
             return Ok(S::default());
         }
@@ -100,7 +109,7 @@ impl<'a> Reader<'a> {
     /// Reads one section from each layer that sets it, lowest first, without merging: for lists in which every layer
     /// counts.
     pub fn each_layer<S: Section>(&mut self) -> Result<Vec<(LayerKind, S)>, ConfigError> {
-        let parts = self.parts::<S>()?;
+        let parts = self.parts::<S>(Strictness::Stop)?;
         let read = |part: Part<'_>| probe(part.value, &mut Vec::new()).ok().map(|section| (part.layer.kind, section));
         Ok(parts.into_iter().filter_map(read).collect())
     }
@@ -116,13 +125,7 @@ impl<'a> Reader<'a> {
     /// The section without its type, for explaining it; what is wrong becomes a warning.
     pub(crate) fn view<S: Section>(&mut self) -> View {
         let default = serde_json::to_value(S::default()).unwrap_or_default();
-        let parts = match self.parts::<S>() {
-            Ok(parts) => parts,
-            Err(ConfigError(warning)) => {
-                self.warnings.push(warning);
-                Vec::new()
-            }
-        };
+        let parts = self.parts::<S>(Strictness::GoOn).unwrap_or_default();
         let mut value = default.clone();
         if !parts.is_empty() {
             merge(&mut value, &whole::<S>(&parts), false);
@@ -133,7 +136,7 @@ impl<'a> Reader<'a> {
     }
 
     /// What each layer says about a section, without what is wrong or does not count.
-    fn parts<S: Section>(&mut self) -> Result<Vec<Part<'a>>, ConfigError> {
+    fn parts<S: Section>(&mut self, strictness: Strictness) -> Result<Vec<Part<'a>>, ConfigError> {
         self.read.push(S::KEY);
         let mut parts: Vec<Part<'a>> = Vec::new();
         let mut below: Option<Value> = None;
@@ -141,11 +144,22 @@ impl<'a> Reader<'a> {
             let Some(value) = layer.values.get(S::KEY) else { continue };
             let mut value = value.clone();
             let is_managed = layer.kind == LayerKind::Managed;
-            if !self.keep_allowed::<S>(layer, &mut value) || is_managed && !self.keep_tightening::<S>(layer, &mut value) {
+            let holds_back = |path: &[String]| {
+                path.split_first()
+                    .is_some_and(|(section, path)| section == S::KEY && (S::holds_back(path) || is_managed))
+            };
+            if let Some((_, missing)) = layer.unfilled().iter().find(|(path, _)| holds_back(path))
+                && strictness == Strictness::Stop
+            {
+                return Err(ConfigError(missing.clone()));
+            }
+            if !self.keep_allowed::<S>(layer, &mut value) || is_managed && !self.keep_tightening::<S>(layer, &mut value)
+            {
                 continue;
             }
             let stands_alone = S::JOINS_LISTS || is_managed;
-            if !self.mend::<S>(layer, below.as_ref().filter(|_| !stands_alone), &mut value)? {
+            let below_it = below.as_ref().filter(|_| !stands_alone);
+            if !self.mend::<S>(layer, below_it, &mut value, strictness)? {
                 continue;
             }
             match &mut below {
@@ -161,9 +175,8 @@ impl<'a> Reader<'a> {
     /// Leaves out what a repository may not set; whether anything is left.
     fn keep_allowed<S: Section>(&mut self, layer: &Layer, value: &mut Value) -> bool {
         let is_trusted = self.config.is_project_trusted;
-        let counts =
-            |value: &Value| S::allowed_in_project(value) || is_trusted && S::allowed_when_trusted(value);
-        if !matches!(layer.kind, LayerKind::Project | LayerKind::Local) || counts(value) {
+        let counts = |value: &Value| S::allowed_in_project(value) || is_trusted && S::allowed_when_trusted(value);
+        if !layer.kind.is_of_project() || counts(value) {
             return true;
         }
         let mut refuse = |path: &[String], value: &Value| {
@@ -216,7 +229,13 @@ impl<'a> Reader<'a> {
     }
 
     /// Leaves out what is wrong in what a layer says, on top of what is below; whether anything is left.
-    fn mend<S: Section>(&mut self, layer: &Layer, below: Option<&Value>, value: &mut Value) -> Result<bool, ConfigError> {
+    fn mend<S: Section>(
+        &mut self,
+        layer: &Layer,
+        below: Option<&Value>,
+        value: &mut Value,
+        strictness: Strictness,
+    ) -> Result<bool, ConfigError> {
         let mut removed = Removed::default();
         for _ in 0..WRONG_MAX {
             let mut all = below.cloned().unwrap_or(Value::Null);
@@ -238,10 +257,12 @@ impl<'a> Reader<'a> {
             };
             let message = format!("`{}`{variable}: {message}", key::below(S::KEY, &first_place));
             // Whatever managed settings say holds back.
-            if S::holds_back(&first_place) || layer.kind == LayerKind::Managed {
+            let holds_back = S::holds_back(&first_place) || layer.kind == LayerKind::Managed;
+            if holds_back && strictness == Strictness::Stop {
                 return Err(ConfigError(self.warning::<S>(Problem::Wrong, Some(layer), &first_place, message)));
             }
-            let message = format!("{message}; it is left out");
+            let so = if holds_back { "no agent runs until it is mended" } else { "it is left out" };
+            let message = format!("{message}; {so}");
             self.warn::<S>(Problem::Wrong, layer, &first_place, message);
             if !remove(value, &path) {
                 return Ok(false);
@@ -258,7 +279,13 @@ impl<'a> Reader<'a> {
         self.warnings.push(warning);
     }
 
-    fn warning<S: Section>(&self, problem: Problem, layer: Option<&Layer>, path: &[String], message: String) -> Warning {
+    fn warning<S: Section>(
+        &self,
+        problem: Problem,
+        layer: Option<&Layer>,
+        path: &[String],
+        message: String,
+    ) -> Warning {
         let place = layer.and_then(|layer| layer.place_of(&full_path(S::KEY, path)));
         let message = self.config.layers.iter().fold(message, |message, layer| layer.hide(message));
         Warning { problem, key: key::below(S::KEY, path), place, message }

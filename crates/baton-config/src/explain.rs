@@ -118,7 +118,8 @@ impl Walk<'_> {
             let counts = sources.iter().rposition(|(source, is_it)| source.layer != LayerKind::Managed || *is_it);
             let (set_by, others): (Vec<_>, Vec<_>) =
                 sources.into_iter().enumerate().partition(|(n, _)| Some(*n) == counts);
-            let bare = |sources: Vec<(usize, (Source, bool))>| sources.into_iter().map(|(_, (source, _))| source).collect();
+            let bare =
+                |sources: Vec<(usize, (Source, bool))>| sources.into_iter().map(|(_, (source, _))| source).collect();
             (bare(set_by), bare(others))
         };
         Setting {

@@ -37,7 +37,13 @@ pub(crate) fn has_mark(text: &str) -> bool {
 }
 
 /// Fills in every text below a value; `dir` is where relative paths begin.
-pub(crate) fn fill(value: &mut Value, dir: &Path, filling: &Filling<'_>, path: &mut Vec<String>, outcome: &mut Outcome) {
+pub(crate) fn fill(
+    value: &mut Value,
+    dir: &Path,
+    filling: &Filling<'_>,
+    path: &mut Vec<String>,
+    outcome: &mut Outcome,
+) {
     match value {
         Value::String(text) if has_mark(text) => match filled(text, dir, filling) {
             Ok(new) => {

@@ -5,7 +5,9 @@ const LIKE_MIN: f64 = 0.8;
 
 /// A text that is no key.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is no key: write names with dots between them, and a name that has dots in quotes: models.\"a/b-1.5\".context")]
+#[error(
+    "`{0}` is no key: write names with dots between them, and a name that has dots in quotes: models.\"a/b-1.5\".context"
+)]
 pub struct KeyError(pub String);
 
 /// Reads a key: names with dots between them, in quotes where they have dots themselves.
@@ -40,10 +42,21 @@ pub fn parse_key(text: &str) -> Result<Vec<String>, KeyError> {
 /// A key in the form that [`parse_key`] reads.
 pub fn show_key(names: &[String]) -> String {
     let shown = names.iter().map(|name| {
-        let is_plain = !name.is_empty() && !name.contains(['.', '"', '\\']) && !name.contains(char::is_whitespace);
-        if is_plain { name.clone() } else { serde_json::Value::String(name.clone()).to_string() }
+        let is_special = |c: char| matches!(c, '.' | '"' | '\\') || c.is_whitespace() || is_hidden(c);
+        if !name.is_empty() && !name.contains(is_special) {
+            return name.clone();
+        }
+        let quoted = serde_json::Value::String(name.clone()).to_string();
+        let letter = |c: char| if is_hidden(c) { format!("\\u{:04x}", u32::from(c)) } else { c.to_string() };
+        quoted.chars().map(letter).collect()
     });
     shown.collect::<Vec<_>>().join(".")
+}
+
+/// Whether a terminal would obey or hide it: a name may have come with a repository.
+fn is_hidden(c: char) -> bool {
+    c.is_control()
+        || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
 }
 
 /// The key of something below a section.
@@ -83,7 +96,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_shown_is_read_again(names in prop::collection::vec("[a-z.\"\\\\ é/\n-]{1,6}", 1..4)) {
+        fn what_is_shown_is_read_again(names in prop::collection::vec("[a-z.\"\\\\ é/\n\u{9b}\u{202e}-]{1,6}", 1..4)) {
             prop_assert_eq!(parse_key(&show_key(&names)).unwrap(), names);
         }
 

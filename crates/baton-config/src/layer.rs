@@ -31,6 +31,11 @@ pub enum LayerKind {
 }
 
 impl LayerKind {
+    /// Whether it lies in the project, and so may have come with a repository.
+    pub fn is_of_project(self) -> bool {
+        matches!(self, Self::Project | Self::Local)
+    }
+
     /// The name that people see.
     pub fn name(self) -> &'static str {
         match self {
@@ -55,7 +60,8 @@ pub struct Layer {
     pub values: Map<String, Value>,
     lines: HashMap<Vec<String>, usize>,
     filled: Vec<Filled>,
-    unfilled: Vec<Warning>,
+    /// Where texts could not be filled in, and what to say about that.
+    unfilled: Vec<(Vec<String>, Warning)>,
 }
 
 /// A settings file that cannot be used.
@@ -166,7 +172,7 @@ impl Layer {
             };
             remove(&mut values, path);
             let (problem, place) = (Problem::Wrong, self.place_of(path));
-            self.unfilled.insert(0, Warning { problem, key: shown, place, message });
+            self.unfilled.insert(0, (path.clone(), Warning { problem, key: shown, place, message }));
         }
         self.filled = outcome.filled;
         if let Value::Object(values) = values {
@@ -176,7 +182,7 @@ impl Layer {
     }
 
     /// What is wrong with the texts that were to be filled in.
-    pub(crate) fn unfilled(&self) -> &[Warning] {
+    pub(crate) fn unfilled(&self) -> &[(Vec<String>, Warning)] {
         &self.unfilled
     }
 

@@ -29,7 +29,7 @@ pub use key::{KeyError, parse_key, show_key};
 pub use layer::{Layer, LayerError, LayerKind};
 pub use places::{Places, PlacesError};
 pub use project::{Project, RootKind};
-pub use schema::{known_keys, schema};
+pub use schema::{known_keys, nearest_key, schema};
 pub use section::{Allowed, Section, SectionInfo, Tighten};
 pub use sources::{Change, Sources, Watch};
 pub use warning::{ConfigError, Problem, Warning};

@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value, json};
 
-use crate::{Section, SectionInfo, show_key};
+use crate::{Section, SectionInfo, key, show_key};
 
 const DIALECT: &str = "https://json-schema.org/draft/2020-12/schema";
 
@@ -44,9 +44,22 @@ pub fn known_keys(sections: &[SectionInfo]) -> Vec<String> {
     keys
 }
 
+/// The known key that may be meant by another.
+pub fn nearest_key(sections: &[SectionInfo], key: &[String]) -> Option<String> {
+    let keys = known_keys(sections);
+    key::nearest(&show_key(key), keys.iter().map(String::as_str)).map(str::to_owned)
+}
+
 /// The schema of one section, complete in itself, with the defaults that count.
 pub(crate) fn of<S: Section>() -> Value {
     let mut schema = plain::<S>();
+    // It is read beside its key.
+    let opening = format!("The setting `{}`: ", S::KEY);
+    if let Some(meaning) = schema["description"].as_str().and_then(|text| text.strip_prefix(&opening)) {
+        let mut letters = meaning.chars();
+        let first = letters.next().map(|letter| letter.to_uppercase().to_string()).unwrap_or_default();
+        schema["description"] = Value::String(first + letters.as_str());
+    }
     if let Ok(default) = serde_json::to_value(S::default()) {
         complete(&mut schema, Some(&default));
     }
@@ -116,5 +129,8 @@ pub(crate) fn at<'a>(schema: &'a Value, path: &[String]) -> Option<&'a Value> {
 pub(crate) fn names_at(schema: &Value, path: &[String]) -> Vec<String> {
     let Some(schema) = at(schema, path) else { return Vec::new() };
     let choices = schema["anyOf"].as_array().into_iter().flatten().chain([schema]);
-    choices.flat_map(|schema| schema["properties"].as_object().into_iter().flatten()).map(|(name, _)| name.clone()).collect()
+    choices
+        .flat_map(|schema| schema["properties"].as_object().into_iter().flatten())
+        .map(|(name, _)| name.clone())
+        .collect()
 }

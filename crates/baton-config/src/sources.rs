@@ -146,14 +146,17 @@ mod tests {
             vars: vec![("A".to_owned(), "secret".to_owned())],
             home: None,
         };
-        for (is_trusted, expected) in
-            [(false, [json!(["secret", "x"]), json!(["x"]), json!(["x"])]), (true, [json!(["secret", "x"]), json!(["x"]), json!(["secret", "x"])])]
-        {
+        for (is_trusted, expected) in [
+            (false, [json!(["secret", "x"]), json!(["x"]), json!(["x"])]),
+            (true, [json!(["secret", "x"]), json!(["x"]), json!(["secret", "x"])]),
+        ] {
             let (config, errors) = sources.read(is_trusted);
             assert!(errors.is_empty());
             let values: Vec<_> = kinds
                 .iter()
-                .map(|(kind, name)| config.layers().iter().find(|layer| layer.kind == *kind).unwrap().values[*name].clone())
+                .map(|(kind, name)| {
+                    config.layers().iter().find(|layer| layer.kind == *kind).unwrap().values[*name].clone()
+                })
                 .collect();
             assert_eq!(values, expected);
             let said: Vec<_> = config.reader().finish_all().into_iter().map(|warning| warning.message).collect();

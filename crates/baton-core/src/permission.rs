@@ -55,6 +55,19 @@ impl PermissionMode {
     /// Every mode, in the order of the documentation.
     pub const ALL: [Self; 6] = [Self::Ask, Self::AcceptEdits, Self::Plan, Self::Auto, Self::Deny, Self::Yolo];
 
+    /// Whether an agent may do more in this mode than in the other.
+    pub fn is_wider_than(self, other: Self) -> bool {
+        let order = [Self::Deny, Self::Plan, Self::Ask, Self::AcceptEdits, Self::Auto, Self::Yolo];
+        let rank = |mode| order.iter().position(|one| *one == mode);
+        rank(self) > rank(other)
+    }
+
+    /// The one of the two in which an agent may do less.
+    #[must_use]
+    pub fn narrower(self, other: Self) -> Self {
+        if self.is_wider_than(other) { other } else { self }
+    }
+
     /// The name used on the command line and in JSON.
     pub fn name(self) -> &'static str {
         match self {

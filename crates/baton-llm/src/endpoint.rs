@@ -25,7 +25,7 @@ impl Section for ProviderSettings {
         false
     }
 
-    /// A header may hold a key, and so may an address.
+    /// A header may hold a key.
     fn is_secret(path: &[String]) -> bool {
         path.get(1).is_some_and(|field| field == "headers") && path.len() > 2
     }

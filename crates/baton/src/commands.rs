@@ -3,6 +3,7 @@
 pub mod audit;
 pub mod auth;
 pub mod completions;
+pub mod config;
 pub mod demo;
 pub mod dev;
 pub mod doctor;

@@ -9,12 +9,13 @@ use baton_guard::audit::Audit;
 use baton_guard::path::resolve;
 use baton_guard::sandbox::{Level, Sandbox};
 use baton_guard::secrets::Redactor;
-use baton_guard::{Origin, PermissionSettings, Scope};
+use baton_guard::{Origin, PermissionSettings, Rules, Scope};
 use baton_llm::Marks;
 use baton_tools::{Confinement, Outlet, is_secret_name};
 
 use crate::commands::sandbox::{HINT, NO_HOSTS, unavailable};
 use crate::rule_file::RuleFile;
+use crate::rule_news::Rereading;
 use crate::setup::Setup;
 
 /// The mode of a conversation, and what keeps its commands in.
@@ -31,7 +32,29 @@ impl Setup {
     /// Decides on the mode, and on the sandbox that it needs. Asking for a mode that needs one where there is none is a
     /// fault: nothing ever runs with less than what was asked for.
     pub fn guarding(&self, asked: Option<PermissionMode>) -> Result<Guarding, Fault> {
-        let asked = asked.or(self.mode);
+        let (asked, of_managed) = self.within_managed(asked.or(self.mode));
+        let mut guarding = self.guarding_as(asked)?;
+        guarding.notice = match (guarding.notice, of_managed) {
+            (Some(one), Some(other)) => Some(format!("{one}; {other}")),
+            (one, other) => one.or(other),
+        };
+        Ok(guarding)
+    }
+
+    /// The mode that managed settings leave of the one that is asked for, and what to say about that.
+    fn within_managed(&self, asked: Option<PermissionMode>) -> (Option<PermissionMode>, Option<String>) {
+        let Some(max) = self.mode_max else { return (asked, None) };
+        match asked {
+            Some(asked) if asked.is_wider_than(max) => {
+                (Some(max), Some(format!("managed settings allow no wider permission mode than {max}")))
+            }
+            // Where nobody asks for a mode, it may become the widest that has a sandbox.
+            None if PermissionMode::Auto.is_wider_than(max) => (Some(max), None),
+            asked => (asked, None),
+        }
+    }
+
+    fn guarding_as(&self, asked: Option<PermissionMode>) -> Result<Guarding, Fault> {
         if asked == Some(PermissionMode::Yolo) {
             return Ok(Guarding { mode: PermissionMode::Yolo, confinement: None, notice: None });
         }
@@ -122,16 +145,24 @@ impl Setup {
         clock: Arc<dyn Clock>,
         redactor: Redactor,
     ) -> Result<Permissions, Fault> {
-        let mut rules = self.rules.clone();
+        let mut granted = Rules::none();
         // Who lets a private host be fetched from has said that it may be.
         let hosts = self.web.allow_private.iter().map(|host| format!("WebFetch(domain:{})", host.host()));
         let settings = PermissionSettings { allow: hosts.collect(), ..PermissionSettings::default() };
-        rules.add(&settings, Origin::Trusted).map_err(|error| Fault::input(error.to_string()))?;
+        granted.add(&settings, Origin::Trusted).map_err(|error| Fault::input(error.to_string()))?;
         let audit = Audit::new(&self.places.state_dir, &self.project.id, redactor);
         let record = Some(Record::new(audit, clock, format!("main {session}")));
         // Where nothing may be written there is nothing to plan.
         let plans = if self.is_too_wide() { None } else { Some(self.plans()?) };
-        Ok(Permissions { mode, rules, record, rule_book: Some(Arc::new(RuleFile::of_project(self))), plans })
+        Ok(Permissions {
+            mode,
+            rules: self.rules.clone(),
+            news: Some(Box::new(Rereading::new(self))),
+            granted,
+            record,
+            rule_book: Some(Arc::new(RuleFile::of_project(self))),
+            plans,
+        })
     }
 }
 

@@ -8,6 +8,9 @@ mod keeping;
 mod log;
 mod planning;
 mod rule_file;
+mod rule_news;
+mod settings;
+mod settings_file;
 mod setup;
 mod trusting;
 
@@ -61,6 +64,7 @@ enum Command {
     Sandbox(commands::sandbox::Args),
     Undo(commands::undo::Args),
     Audit(commands::audit::Args),
+    Config(commands::config::Args),
     Doctor(commands::doctor::Args),
     Completions(commands::completions::Args),
     Dev(commands::dev::Args),
@@ -87,6 +91,7 @@ fn main() {
         Command::Sandbox(args) => commands::sandbox::run(&cli.global, &args),
         Command::Undo(args) => commands::undo::run(&cli.global, &args),
         Command::Audit(args) => commands::audit::run(&cli.global, args),
+        Command::Config(args) => commands::config::run(&cli.global, &args),
         Command::Doctor(args) => commands::doctor::run(&cli.global, &args),
         Command::Completions(args) => commands::completions::run(&args, &mut Cli::command()),
         Command::Dev(args) => commands::dev::run(&cli.global, args),

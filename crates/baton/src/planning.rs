@@ -59,7 +59,7 @@ impl Setup {
         let audit = Audit::new(&self.places.state_dir, &self.project.id, self.redactor());
         let logged = audit.append(Timestamp::now(), record);
         logged.map_err(|error| Fault::new(Area::Workspace, Tier::UserFixable, error.to_string()))?;
-        options.permissions.rules.join(&rules);
+        options.permissions.granted.join(&rules);
         options.opening.push(Block::text(told(plan)));
         options.notices.push(format!("plan {} is approved by --plan, and granted:{}", plan.hash(), listed(plan)));
         Ok(())

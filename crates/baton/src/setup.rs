@@ -4,10 +4,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use baton_agent::{
-    CompactionSettings, Environment, ModelSetting, Options, Permissions, RandomIds, SystemClock, TurnLimits,
-    find_instructions, opening,
+    CompactionSettings, Environment, InstructionSetting, LimitsMax, Lookup, ModelSetting, Options, Permissions, RandomIds,
+    SystemClock, TurnLimits, find_instructions, opening,
 };
-use baton_config::{Config, Layer, LayerKind, Places, Project, RootKind, Warning};
+use baton_config::{LayerKind, Places, Problem, Project, RootKind, Section, Warning, Watch};
 use baton_core::{
     Access, AgentRole, Area, Block, Clock, EventSource, Fault, IdSource, PermissionMode, SessionId, Tier,
 };
@@ -21,6 +21,7 @@ use baton_tools::{Confinement, Executor, Reach, Registry, Tool, Typed, WebFetch,
 use crate::Global;
 use crate::guarding::Guarding;
 use crate::keeping::Kept;
+use crate::settings;
 use crate::trusting::Standing;
 
 /// Where Baton runs and how it is set up.
@@ -39,18 +40,26 @@ pub struct Setup {
     pub limits: TurnLimits,
     /// When histories are replaced by summaries.
     pub compaction: CompactionSettings,
+    /// What managed settings make of all others.
+    limits_max: Vec<LimitsMax>,
+    /// The files with instructions that the settings name.
+    instructions: Vec<(LayerKind, InstructionSetting)>,
     /// What may be fetched from the web.
     pub web: WebSettings,
     /// The permission rules of the settings.
     pub rules: Rules,
     /// The permission mode of the settings.
     pub mode: Option<PermissionMode>,
+    /// The widest mode that managed settings let anybody have.
+    pub mode_max: Option<PermissionMode>,
     /// How commands are kept in.
     pub sandbox: SandboxSettings,
     /// Whether the project is trusted.
     pub trust: Standing,
     /// What is wrong with the settings.
     pub warnings: Vec<Warning>,
+    /// Tells when the settings change.
+    pub watch: Watch,
     /// The settings files that count, present or not.
     pub files: Vec<PathBuf>,
     /// Variables that commands must not inherit, besides those that look like secrets.
@@ -104,31 +113,32 @@ impl Setup {
     pub fn vouched(global: &Global, is_vouched_for: bool) -> Result<Self, Fault> {
         let (places, cwd, project) = locate(global.dir.as_deref())?;
         let trust = Standing::find(&project, &places, is_vouched_for)?;
-        let files = [
-            (LayerKind::User, places.user_config()),
-            (LayerKind::Project, project.root.join(".baton/config.jsonc")),
-            (LayerKind::Local, project.root.join(".baton/local.jsonc")),
-        ];
-        let mut layers = vec![Layer::from_env(
-            std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?))),
-        )];
-        for (kind, file) in &files {
-            layers.push(Layer::from_file(*kind, file).map_err(|error| Fault::input(error.to_string()))?);
+        let sources = settings::sources(&places, &project);
+        // Before they are read: a change in between is found with the first look.
+        let watch = sources.clone().watch();
+        let (config, errors) = sources.read(trust.is_trusted());
+        if let Some(error) = errors.first() {
+            return Err(Fault::input(error.to_string()).hint("mend the file; `baton config check` lists what is wrong"));
         }
-        let config = Config::new(layers).trusting_project(trust.is_trusted());
         let mut reader = config.reader();
-        let unusable = |error: baton_config::ConfigError| Fault::input(error.to_string()).hint("mend the setting");
+        let unusable = |error: baton_config::ConfigError| {
+            Fault::input(error.to_string())
+                .hint("mend the setting; it holds the agent back, so nothing runs without it")
+        };
         let llm = LlmSettings::read(&mut reader).map_err(unusable)?;
         let model = reader.section().map_err(unusable)?;
         let limits = reader.section().map_err(unusable)?;
         let compaction = reader.section().map_err(unusable)?;
         let web = reader.section().map_err(unusable)?;
         let sandbox = reader.section().map_err(unusable)?;
+        let instructions = reader.each_layer().map_err(unusable)?;
         let permissions = reader.each_layer().map_err(unusable)?;
+        let limits_max = reader.managed::<LimitsMax>(TurnLimits::KEY);
         let mut warnings = reader.finish();
-        let mode = mode(&permissions, &trust, &mut warnings);
-        let rules = rules(permissions, &trust)?;
-        let files = files.into_iter().map(|(_, file)| file).collect();
+        let mode = mode(&permissions, &mut warnings);
+        let mode_max = mode_max(&permissions);
+        let rules = rules(&permissions)?;
+        let files = sources.files.into_iter().map(|(_, file)| file).collect();
         let add_dirs = global.add_dir.clone();
         let hidden = Vec::new();
         let keyring = SecretTool::find(|name| std::env::var_os(name)).map(|tool| Box::new(tool) as Box<dyn Keyring>);
@@ -142,11 +152,15 @@ impl Setup {
             limits,
             compaction,
             web,
+            limits_max,
+            instructions,
             rules,
             mode,
+            mode_max,
             sandbox,
             trust,
             warnings,
+            watch,
             files,
             hidden,
             keys,
@@ -231,7 +245,13 @@ impl Setup {
             now: clock.now(),
             branch: self.project.branch(),
         };
-        let instructions = find_instructions(&self.places.config_dir, &self.project.root, &self.cwd);
+        let lookup = Lookup {
+            user_dir: &self.places.config_dir,
+            home: self.places.home.as_deref(),
+            root: &self.project.root,
+            cwd: &self.cwd,
+        };
+        let instructions = find_instructions(lookup, &self.instructions);
         let is_capped = self.limits.usd.or(request.limits.usd).is_some();
         if is_capped && model.price().is_none() {
             let message = format!("the price of {} is not known, so a cap on money cannot be kept", model.name);
@@ -250,7 +270,7 @@ impl Setup {
             gate,
             executor,
             permissions,
-            limits: request.limits,
+            limits: self.limits_max.iter().fold(request.limits, |limits, max| limits.within(*max)),
             budgets: vec![process, session],
             role: AgentRole::default(),
             opening: beginning,
@@ -348,34 +368,31 @@ pub fn clean(blocks: Vec<Block>, redactor: &Redactor) -> (Vec<Block>, bool) {
     (blocks, found)
 }
 
-fn of_repository(kind: LayerKind) -> bool {
-    matches!(kind, LayerKind::Project | LayerKind::Local)
-}
-
-/// The mode of the last layer that counts. Everything without a question must be said on the command line.
-fn mode(
-    layers: &[(LayerKind, PermissionSettings)],
-    trust: &Standing,
-    warnings: &mut Vec<Warning>,
-) -> Option<PermissionMode> {
-    let counts = layers.iter().filter(|(kind, _)| !of_repository(*kind) || trust.is_trusted());
-    let mode = counts.rev().find_map(|(_, settings)| settings.mode)?;
+/// The mode of the last layer. Everything without a question must be said on the command line.
+fn mode(layers: &[(LayerKind, PermissionSettings)], warnings: &mut Vec<Warning>) -> Option<PermissionMode> {
+    let own = layers.iter().filter(|(kind, _)| *kind != LayerKind::Managed);
+    let mode = own.rev().find_map(|(_, settings)| settings.mode)?;
     if mode != PermissionMode::Yolo {
         return Some(mode);
     }
-    let message = "`permissions.mode` is ignored: yolo must be said on the command line".to_owned();
-    warnings.push(Warning { place: None, message });
+    let key = "permissions.mode".to_owned();
+    let message = format!("`{key}` is ignored: yolo must be said on the command line");
+    warnings.push(Warning { problem: Problem::Ignored, key, place: None, message });
     None
 }
 
-/// The rules of all layers. What a repository allows counts only if it is trusted.
-fn rules(layers: Vec<(LayerKind, PermissionSettings)>, trust: &Standing) -> Result<Rules, Fault> {
+/// The narrowest mode of managed settings.
+fn mode_max(layers: &[(LayerKind, PermissionSettings)]) -> Option<PermissionMode> {
+    let managed = layers.iter().filter(|(kind, _)| *kind == LayerKind::Managed);
+    managed.filter_map(|(_, settings)| settings.mode).reduce(PermissionMode::narrower)
+}
+
+/// The rules of all layers. What a repository may not say is not among them.
+pub fn rules(layers: &[(LayerKind, PermissionSettings)]) -> Result<Rules, Fault> {
     let mut rules = Rules::none();
-    for (kind, settings) in layers {
-        let is_foreign = of_repository(kind) && !trust.is_trusted();
-        let origin = if is_foreign { Origin::Untrusted } else { Origin::Trusted };
+    for (_, settings) in layers {
         rules
-            .add(&settings, origin)
+            .add(settings, Origin::Trusted)
             .map_err(|error| Fault::input(error.to_string()).hint("mend the setting `permissions`"))?;
     }
     Ok(rules)

@@ -53,6 +53,11 @@ impl Standing {
         self.state == State::Trusted || self.is_vouched_for
     }
 
+    /// Whether it is trusted for this run only.
+    pub fn is_vouched_for(&self) -> bool {
+        self.is_vouched_for
+    }
+
     /// How its instructions are to be taken.
     pub fn voice(&self) -> Voice {
         if self.is_trusted() { Voice::Trusted } else { Voice::Untrusted }

@@ -2,8 +2,10 @@
 
 use std::path::Path;
 
-use baton_config::{Config, Layer, LayerError, LayerKind};
-use baton_llm::LlmSettings;
+use baton_config::{
+    Config, Layer, LayerError, LayerKind, SectionInfo, explain, parse_key, problems, set, unset, value_at,
+};
+use baton_llm::{LlmSettings, ModelSettings, RetryPolicy};
 
 use super::parts;
 
@@ -19,6 +21,23 @@ pub(super) fn check(case: &[u8]) {
     for warning in reader.finish() {
         assert!(!warning.to_string().is_empty());
     }
+    let sections = [SectionInfo::of::<ModelSettings>(), SectionInfo::of::<RetryPolicy>()];
+    for warning in problems(&config, &sections) {
+        assert!(parse_key(&warning.key).is_ok(), "{}", warning.key);
+    }
+    for setting in explain(&config, &sections) {
+        assert!(parse_key(&setting.key).is_ok(), "{}", setting.key);
+    }
+    edit(&String::from_utf8_lossy(user));
+}
+
+/// A value is set and taken away, or the text is refused as it is.
+fn edit(text: &str) {
+    let key = ["retry".to_owned(), "wait_max_ms".to_owned()];
+    let Ok(edited) = set(text, &key, &7.into()) else { return };
+    assert_eq!(value_at(&edited.text, &key), Ok(Some(7.into())));
+    let gone = unset(&edited.text, &key).expect("what was set can be taken away");
+    assert_eq!(value_at(&gone.text, &key), Ok(None));
 }
 
 fn layer(kind: LayerKind, text: &[u8]) -> Option<Layer> {

@@ -53,7 +53,13 @@ fn unknown_keys_are_named_with_file_and_line() {
     let mut reader = config.reader();
     reader.section::<Limits>().unwrap();
     let said: Vec<String> = reader.finish().iter().map(ToString::to_string).collect();
-    assert_eq!(said, ["u.jsonc:3: unknown setting `limits.stepz`; did you mean `limits.steps`?", "u.jsonc:4: unknown setting `modle`"]);
+    assert_eq!(
+        said,
+        [
+            "u.jsonc:3: unknown setting `limits.stepz`; did you mean `limits.steps`?",
+            "u.jsonc:4: unknown setting `modle`"
+        ]
+    );
 }
 
 #[derive(Debug, Default, Serialize, Deserialize, JsonSchema)]
@@ -69,7 +75,10 @@ fn keys_may_hold_dots() {
     let config = Config::new(vec![file(LayerKind::User, "u.jsonc", text)]);
     let mut reader = config.reader();
     assert_eq!(reader.section::<Models>().unwrap().0.len(), 1);
-    assert_eq!(reader.finish()[0].to_string(), "u.jsonc:4: unknown setting `models.\"openai/gpt-5.2\".stepz`; did you mean `models.\"openai/gpt-5.2\".steps`?");
+    assert_eq!(
+        reader.finish()[0].to_string(),
+        "u.jsonc:4: unknown setting `models.\"openai/gpt-5.2\".stepz`; did you mean `models.\"openai/gpt-5.2\".steps`?"
+    );
 }
 
 #[derive(Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -159,17 +168,23 @@ fn one_item_of_a_list_or_a_map_falls_back_alone() {
     assert_eq!(list.unwrap().list, ["a", "b"]);
     let lines: Vec<_> = warnings.iter().map(|said| said.split(':').nth(1).unwrap()).collect();
     assert_eq!(lines, ["3", "6", "5"], "{warnings:?}");
-    let (map, warnings) = kit("\"map\": {\n\"a\": {\"steps\": 1,\n\"usd\": \"x\"}, \"b\": 5, \"c\": {\"steps\": 3}}", "");
+    let (map, warnings) =
+        kit("\"map\": {\n\"a\": {\"steps\": 1,\n\"usd\": \"x\"}, \"b\": 5, \"c\": {\"steps\": 3}}", "");
     let map = map.unwrap().map;
     assert_eq!(map.len(), 2, "{map:?}");
     assert_eq!((map["a"].steps, map["a"].usd, map["c"].steps), (Some(1), None, Some(3)));
-    assert!(warnings[0].starts_with("u:4: `kit.map.a.usd`: ") && warnings[1].starts_with("u:4: `kit.map.b`: "), "{warnings:?}");
+    assert!(
+        warnings[0].starts_with("u:4: `kit.map.a.usd`: ") && warnings[1].starts_with("u:4: `kit.map.b`: "),
+        "{warnings:?}"
+    );
 }
 
 #[test]
 fn what_is_wrong_falls_back_to_the_layer_below() {
-    let (found, warnings) =
-        kit("\"number\": 7, \"pair\": {\"one\": 1, \"two\": 2}", "\"number\": -1,\n\"colour\": \"blue\",\"pair\": {\"two\": 3}");
+    let (found, warnings) = kit(
+        "\"number\": 7, \"pair\": {\"one\": 1, \"two\": 2}",
+        "\"number\": -1,\n\"colour\": \"blue\",\"pair\": {\"two\": 3}",
+    );
     let pair = Some(Pair { one: 1, two: 3 });
     assert_eq!(found.unwrap(), Kit { number: 7, colour: Colour::Blue, pair, ..Kit::default() });
     assert!(warnings.len() == 1 && warnings[0].starts_with("p:2: `kit.number`: "), "{warnings:?}");
@@ -283,7 +298,10 @@ fn every_layer_counts_where_lists_are_not_merged() {
     let steps: Vec<_> =
         reader.each_layer::<Limits>().unwrap().into_iter().map(|(kind, limits)| (kind, limits.steps)).collect();
     assert_eq!(steps, [(LayerKind::User, Some(1)), (LayerKind::Project, Some(3))]);
-    assert_eq!(reader.finish()[0].to_string(), "u.jsonc:3: unknown setting `limits.stepz`; did you mean `limits.steps`?");
+    assert_eq!(
+        reader.finish()[0].to_string(),
+        "u.jsonc:3: unknown setting `limits.stepz`; did you mean `limits.steps`?"
+    );
 }
 
 /// A section whose lists count together.
@@ -314,7 +332,8 @@ impl Section for Notes {
 
 #[test]
 fn lists_are_joined_and_managed_settings_only_tighten() {
-    let user = |most: &str| file(LayerKind::User, "u", &format!("{{\"notes\": {{\"texts\": [\"a\"], \"most\": {most}}}}}"));
+    let user =
+        |most: &str| file(LayerKind::User, "u", &format!("{{\"notes\": {{\"texts\": [\"a\"], \"most\": {most}}}}}"));
     let project = || file(LayerKind::Project, "p", "{\"notes\": {\"texts\": [\"b\", \"a\"]}}");
     let managed = || {
         let text = "{\"notes\": {\"texts\": [\"m\"], \"most\": 5,\n\"wide\": true}, \"limits\": {\"steps\": 9}}";
@@ -339,7 +358,10 @@ fn lists_are_joined_and_managed_settings_only_tighten() {
         let (by, other) = if expected > 2.0 { ("managed", "user") } else { ("user", "managed") };
         assert_eq!((most.set_by[0].layer.name(), most.overridden[0].layer.name()), (by, other));
         let texts = settings.iter().find(|setting| setting.key == "notes.texts").unwrap();
-        assert_eq!(texts.set_by.iter().map(|source| source.layer.name()).collect::<Vec<_>>(), ["user", "project", "managed"]);
+        assert_eq!(
+            texts.set_by.iter().map(|source| source.layer.name()).collect::<Vec<_>>(),
+            ["user", "project", "managed"]
+        );
     }
     let wrong = Config::new(vec![file(LayerKind::Managed, "m", "{\"notes\": {\"most\": \"x\"}}")]);
     assert!(wrong.reader().section::<Notes>().is_err(), "what was to hold back must not be left out");

@@ -4,6 +4,7 @@ use std::fmt;
 use std::io;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 
 use baton_core::{Access, PermissionMode};
 use rustix::io::Errno;
@@ -106,14 +107,28 @@ impl fmt::Display for Refusal {
 #[derive(Debug, Clone)]
 pub struct PathGuard {
     context: Context,
-    rules: Rules,
+    /// Shared by all copies, since settings may change during a session.
+    rules: Arc<RwLock<Rules>>,
     reach: Reach,
 }
 
 impl PathGuard {
     /// A guard for this place, with these rules.
     pub fn new(scope: Scope, rules: Rules, reach: Reach) -> Self {
-        Self { context: Context { scope, sandboxed: false, hosts: Vec::new() }, rules, reach }
+        Self {
+            context: Context { scope, sandboxed: false, hosts: Vec::new() },
+            rules: Arc::new(RwLock::new(rules)),
+            reach,
+        }
+    }
+
+    /// From now on these rules count.
+    pub fn replace_rules(&self, rules: Rules) {
+        *self.rules.write().unwrap_or_else(PoisonError::into_inner) = rules;
+    }
+
+    fn rules(&self) -> RwLockReadGuard<'_, Rules> {
+        self.rules.read().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The place.
@@ -203,7 +218,7 @@ impl PathGuard {
     pub fn sight<'a>(&'a self, base: &'a Path, grant: &'a Grant) -> Sight<'a> {
         let scope = self.scope();
         let is_plain = !has_mark(base)
-            && !self.rules.tighten_reading()
+            && !self.rules().tighten_reading()
             && !scope.own.iter().any(|own| own.starts_with(base) || base.starts_with(own));
         Sight { guard: self, base, grant, is_plain }
     }
@@ -217,16 +232,16 @@ impl PathGuard {
     }
 
     fn look(&self, path: &Path, access: Access) -> Result<Looked, Refusal> {
-        resolve::look(path, access, self.mode(), &self.rules, &self.context)
+        resolve::look(path, access, self.mode(), &self.rules(), &self.context)
     }
 
     fn by_place(&self, real: &Path, access: Access) -> Decision {
         let call = if access == Access::Read { Call::Read(real.to_owned()) } else { Call::Write(real.to_owned()) };
-        evaluate(&call, self.mode(), &self.rules, &self.context)
+        evaluate(&call, self.mode(), &self.rules(), &self.context)
     }
 
     fn by_text(&self, path: &Path, access: Access) -> Decision {
-        resolve::by_text(path, access, self.mode(), &self.rules, &self.context)
+        resolve::by_text(path, access, self.mode(), &self.rules(), &self.context)
     }
 
     /// What is wrong with writing to what is there, whatever its path.

@@ -67,7 +67,7 @@ pub fn run(global: &Global, args: &Args) -> Result<Exit, Fault> {
     let setup = Setup::new(global)?;
     let (proposed, is_free) = wanted(args)?;
     let rule_file = if args.project { RuleFile::of_project(&setup) } else { RuleFile::of_person(&setup) };
-    let file = &rule_file.file;
+    let file = &rule_file.settings.file;
     let edited = rule_file.with(&proposed)?;
     show(args, &proposed, &edited, file)
         .map_err(|error| Fault::internal(format!("cannot write the output: {error}")))?;
@@ -80,7 +80,7 @@ pub fn run(global: &Global, args: &Args) -> Result<Exit, Fault> {
         say("nothing was kept");
         return Ok(Exit::NeedsPerson);
     }
-    if !rule_file.keep(&edited)? {
+    if !rule_file.keep(&proposed)? {
         say("this project is not trusted: rules that allow count only after `baton trust`");
     }
     let rules: Vec<String> = proposed.iter().map(|one| format!("{} {}", one.verdict, one.rule)).collect();
