@@ -17,13 +17,13 @@ fn read_user(world: &World) -> String {
     fs::read_to_string(world.home().join("config.jsonc")).unwrap()
 }
 
-fn json_of(run: Run) -> Value {
+fn json_of(run: &Run) -> Value {
     serde_json::from_str(&run.stdout).unwrap_or_else(|error| panic!("{error}: {run:?}"))
 }
 
 /// The explanation of one setting.
 fn explained(world: &World, key: &str) -> Value {
-    json_of(world.baton(&["config", "explain", key, "--json"]).expect(0))[0].take()
+    json_of(&world.baton(&["config", "explain", key, "--json"]).expect(0))[0].take()
 }
 
 #[test]
@@ -52,7 +52,7 @@ fn every_section_is_known_to_explain_check_and_schema() {
     assert_eq!(found, listed, "each `impl Section` belongs into SECTIONS of settings.rs");
     // And whoever runs an agent reads all of them: a section that nobody reads is reported as unknown.
     let world = World::new();
-    let schema = json_of(world.baton(&["config", "schema"]).expect(0));
+    let schema = json_of(&world.baton(&["config", "schema"]).expect(0));
     let keys = schema["properties"].as_object().unwrap().keys().filter(|key| *key != "$schema");
     let empty: serde_json::Map<String, Value> = keys.map(|key| (key.clone(), Value::Null)).collect();
     user(&world, &Value::Object(empty).to_string().replace("\"permissions\":null", "\"permissions\":{}"));
@@ -82,7 +82,7 @@ fn explain_says_who_set_what_and_what_that_overrode() {
     assert!(text.contains("limits.steps = 9 (default 500)\n    set by BATON_LIMITS__STEPS (environment)"), "{text}");
     assert!(text.contains("overrides 3 of ") && text.contains("config.jsonc:3 (user)"), "{text}");
     assert!(text.contains("limits.usd = -"), "{text}");
-    let all = json_of(world.baton(&["config", "explain", "--json"]).expect(0));
+    let all = json_of(&world.baton(&["config", "explain", "--json"]).expect(0));
     assert!(all.as_array().unwrap().len() > 30);
     world.baton(&["config", "explain", "limitz"]).expect_error(2, "unknown setting `limitz`", "did you mean `limits`?");
 }
@@ -103,7 +103,7 @@ fn check_names_every_problem_with_file_and_line() {
     let managed = world.file("managed.jsonc", "{\n\"permissions\": {\"allow\": [\"Bash\"]},\n\"model\": \"x/y\"}");
     let mut command = world.command(&["config", "check", "--json"]);
     command.env("BATON_MANAGED", managed);
-    let problems = json_of(run(command).expect(2));
+    let problems = json_of(&run(command).expect(2));
     let found: BTreeSet<(String, String, String, u64)> = problems
         .as_array()
         .unwrap()
@@ -206,7 +206,8 @@ fn set_makes_files_and_heeds_what_a_repository_may_say() {
     let run = world.baton(&["config", "set", "--local", "limits.steps", "7"]).expect(0);
     assert!(run.stderr.contains("counts after `baton trust`"), "{run:?}");
     assert_eq!(explained(&world, "limits.steps")["value"], 500);
-    assert_eq!(explained(&world, "permissions.allow")["value"], json!([]));
+    let allow = explained(&world, "permissions.allow");
+    assert_eq!((&allow["value"], &allow["problems"][0]["problem"]), (&json!([]), &json!("not_trusted")));
 }
 
 #[test]
@@ -350,7 +351,7 @@ fn managed_settings_only_tighten() {
     let explain = |key: &str| {
         let mut command = world.command(&["config", "explain", key, "--json"]);
         command.env("BATON_MANAGED", &managed);
-        json_of(run(command).expect(0))[0].take()
+        json_of(&run(command).expect(0))[0].take()
     };
     assert_eq!(
         (explain("limits.steps")["value"].clone(), explain("limits.steps")["set_by"][0]["layer"].clone()),
@@ -358,6 +359,7 @@ fn managed_settings_only_tighten() {
     );
     assert_eq!(explain("permissions.allow")["value"], json!(["Bash(make:*)"]));
     assert_eq!(explain("permissions.deny")["value"], json!(["Bash(make:*)"]));
+    assert_eq!(explain("permissions.mode")["value"], "plan");
     // What is wrong in them is never left out.
     fs::write(&managed, r#"{"limits": {"steps": "few"}}"#).unwrap();
     let mut command = world.command(&["exec", "-m", &model, "go"]);
@@ -383,7 +385,7 @@ fn instructions_of_all_layers_are_joined() {
 #[test]
 fn the_schema_fits_the_settings_of_the_readme() {
     let world = World::new();
-    let schema = json_of(world.baton(&["config", "schema"]).expect(0));
+    let schema = json_of(&world.baton(&["config", "schema"]).expect(0));
     let readme = fs::read_to_string(workspace_root().join("README.md")).unwrap();
     let sample = readme.split("```jsonc\n").nth(1).unwrap().split("```").next().unwrap();
     user(&world, sample);
@@ -393,10 +395,10 @@ fn the_schema_fits_the_settings_of_the_readme() {
     let mut schemas = boon::Schemas::new();
     let mut compiler = boon::Compiler::new();
     compiler.add_resource("file:///settings.json", schema.clone()).unwrap();
-    let compiled = compiler.compile("file:///settings.json", &mut schemas).unwrap();
-    let fits = |value: &Value| schemas.validate(value, compiled).is_ok();
+    let whole = compiler.compile("file:///settings.json", &mut schemas).unwrap();
+    let fits = |value: &Value| schemas.validate(value, whole).is_ok();
     let sample = Value::Object(layer.values);
-    assert!(fits(&sample), "{:?}", schemas.validate(&sample, compiled).err());
+    assert!(fits(&sample), "{:?}", schemas.validate(&sample, whole).err());
     for wrong in
         [json!({"limitz": {}}), json!({"limits": {"stepz": 1}}), json!({"limits": {"steps": "x"}}), json!({"model": 5})]
     {
@@ -406,7 +408,7 @@ fn the_schema_fits_the_settings_of_the_readme() {
     assert_eq!((&steps["default"], steps["description"].is_string()), (&json!(500), true));
     assert_eq!(schema["properties"]["retry"]["properties"]["rate_limited"]["properties"]["attempts"]["default"], 10);
     // Whatever may be set has words for people.
-    let mut open = vec![("".to_owned(), &schema)];
+    let mut open = vec![(String::new(), &schema)];
     while let Some((path, at)) = open.pop() {
         for (name, inner) in at["properties"].as_object().into_iter().flatten() {
             let path = format!("{path}.{name}");

@@ -6,6 +6,7 @@ use baton_llm::script::SUMMARY_ROLE;
 use baton_llm::{Past, Request, estimate_tokens, message_bytes};
 use baton_session::{Compacted, Own, compaction};
 use baton_tools::BackgroundProcess;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
@@ -22,7 +23,7 @@ const KEEP_MAX: Tokens = 20_000;
 const SUMMARY_MAX: Tokens = 8_000;
 
 /// The setting `compaction`: when and how a history is replaced by a summary.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct CompactionSettings {
     /// Whether it is done without being asked for, when the model's context is nearly full.

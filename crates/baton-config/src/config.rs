@@ -99,7 +99,7 @@ impl<'a> Reader<'a> {
         if parts.is_empty() {
             return Ok(S::default());
         }
-        probe(whole::<S>(&parts), &mut Vec::new()).map_err(|wrong| {
+        probe(&whole::<S>(&parts), &mut Vec::new()).map_err(|wrong| {
             // Each part was fine on top of those below it.
             let message = format!("`{}`: {}", key::below(S::KEY, &wrong.path), wrong.message);
             ConfigError(self.warning::<S>(Problem::Wrong, None, &wrong.path, message))
@@ -110,7 +110,7 @@ impl<'a> Reader<'a> {
     /// counts.
     pub fn each_layer<S: Section>(&mut self) -> Result<Vec<(LayerKind, S)>, ConfigError> {
         let parts = self.parts::<S>(Strictness::Stop)?;
-        let read = |part: Part<'_>| probe(part.value, &mut Vec::new()).ok().map(|section| (part.layer.kind, section));
+        let read = |part: Part<'_>| probe(&part.value, &mut Vec::new()).ok().map(|section| (part.layer.kind, section));
         Ok(parts.into_iter().filter_map(read).collect())
     }
 
@@ -241,7 +241,7 @@ impl<'a> Reader<'a> {
             let mut all = below.cloned().unwrap_or(Value::Null);
             merge(&mut all, value, S::JOINS_LISTS);
             let mut not_known = Vec::new();
-            let Err(Wrong { mut path, message }) = probe::<S>(all, &mut not_known) else {
+            let Err(Wrong { mut path, message }) = probe::<S>(&all, &mut not_known) else {
                 let schema = if not_known.is_empty() { Value::Null } else { schema::of::<S>() };
                 for path in not_known.iter().filter(|path| get(value, path).is_some()) {
                     let path = removed.first_place(value, path);
@@ -353,15 +353,17 @@ fn whole<S: Section>(parts: &[Part<'_>]) -> Value {
     };
     for (field, limit) in managed.iter().flat_map(|part| part.value.as_object().into_iter().flatten()) {
         let now = value.get(field).cloned().unwrap_or_default();
-        match S::tightened(field) {
-            Some(Tighten::Least) => put(&mut value, std::slice::from_ref(field), least(&now, limit)),
-            Some(Tighten::Apart) if limit.is_array() => {
+        let tighter = match S::tightened(field) {
+            Some(Tighten::Least) => least(&now, limit),
+            Some(Tighten::By(pick)) => pick(&now, limit),
+            Some(Tighten::Joined) => {
                 let mut joined = now;
                 merge(&mut joined, limit, true);
-                put(&mut value, std::slice::from_ref(field), joined);
+                joined
             }
-            Some(Tighten::Apart) | None => {}
-        }
+            None => continue,
+        };
+        put(&mut value, std::slice::from_ref(field), tighter);
     }
     value
 }

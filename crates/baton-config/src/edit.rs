@@ -45,15 +45,13 @@ pub fn set(text: &str, path: &[String], value: &Value) -> Result<Edited, EditErr
     }
     put(&mut expected, path, value.clone());
     let (root, object, own) = way(text, path, true)?;
-    match object.get(own) {
-        Some(property) => property.set_value(input(value)),
-        None => {
-            // One line for a file that is made: the braces, and then what is in them.
-            if object.properties().is_empty() && object.children().iter().all(|child| !child.is_comment()) {
-                object.ensure_multiline();
-            }
-            object.append(own, input(value));
+    if let Some(property) = object.get(own) {
+        property.set_value(input(value));
+    } else {
+        if object.properties().is_empty() && object.children().iter().all(|child| !child.is_comment()) {
+            object.ensure_multiline();
         }
+        object.append(own, input(value));
     }
     finish(&root, path, &expected)
 }

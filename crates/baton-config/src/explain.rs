@@ -6,7 +6,10 @@ use serde_json::Value;
 
 use crate::config::{View, full_path, variable};
 use crate::values::get;
-use crate::{Config, LayerKind, SectionInfo, Warning, show_key};
+use crate::{Config, LayerKind, SectionInfo, Warning, parse_key, show_key};
+
+/// The most problems that are told with the settings that they are about.
+const PROBLEMS_MAX: usize = 200;
 
 /// One setting.
 #[derive(Debug, Clone, PartialEq)]
@@ -23,6 +26,8 @@ pub struct Setting {
     pub set_by: Vec<Source>,
     /// Who else set it, and in vain.
     pub overridden: Vec<Source>,
+    /// What stands in files and does not count at all.
+    pub problems: Vec<Warning>,
 }
 
 /// Who set a setting.
@@ -47,6 +52,16 @@ pub fn explain(config: &Config, sections: &[SectionInfo]) -> Vec<Setting> {
         let schema = (section.schema)();
         let mut walk = Walk { config, section, view: &view, settings: &mut settings };
         walk.at(&schema, &mut Vec::new(), schema["description"].as_str().unwrap_or_default());
+    }
+    let read = |key: &str| parse_key(key).unwrap_or_default();
+    let keys: Vec<Vec<String>> = settings.iter().map(|setting: &Setting| read(&setting.key)).collect();
+    for problem in reader.finish_all().into_iter().take(PROBLEMS_MAX) {
+        let at = read(&problem.key);
+        for (setting, key) in settings.iter_mut().zip(&keys) {
+            if !at.is_empty() && (key.starts_with(&at) || at.starts_with(key)) {
+                setting.problems.push(problem.clone());
+            }
+        }
     }
     settings
 }
@@ -129,6 +144,7 @@ impl Walk<'_> {
             meaning: meaning.to_owned(),
             set_by,
             overridden,
+            problems: Vec::new(),
         }
     }
 }

@@ -56,12 +56,14 @@ pub trait Section: DeserializeOwned + Serialize + Default + JsonSchema {
 }
 
 /// How managed settings tighten a field.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy)]
 pub enum Tighten {
     /// The smaller number counts; none is no limit.
     Least,
-    /// It is handed to whoever reads the section layer by layer.
-    Apart,
+    /// A list is joined to the others.
+    Joined,
+    /// This says which of two values counts: what is set, and what the managed settings say.
+    By(fn(&Value, &Value) -> Value),
 }
 
 /// A field that cannot be used.
@@ -80,7 +82,7 @@ pub struct SectionInfo {
     pub(crate) schema: fn() -> Value,
     pub(crate) view: fn(&mut Reader<'_>) -> View,
     pub(crate) is_secret: fn(&[String]) -> bool,
-    probe: fn(Value, &mut Vec<Vec<String>>) -> Result<(), Wrong>,
+    probe: fn(&Value, &mut Vec<Vec<String>>) -> Result<(), Wrong>,
     allowed_in_project: fn(&Value) -> bool,
     allowed_when_trusted: fn(&Value) -> bool,
 }
@@ -117,7 +119,7 @@ impl SectionInfo {
         put(&mut whole, path, value.clone());
         for _ in 0..WRONG_MAX {
             let mut unknown = Vec::new();
-            let wrong = match (self.probe)(whole.clone(), &mut unknown) {
+            let wrong = match (self.probe)(&whole, &mut unknown) {
                 Ok(()) => {
                     let ours = unknown.into_iter().find(|other| other.starts_with(path) || path.starts_with(other));
                     return ours.map_or(Ok(()), |unknown| Err(self.no_such_setting(&unknown)));
@@ -167,14 +169,14 @@ pub(crate) fn unknown(schema: &Value, section: &str, path: &[String]) -> String 
 }
 
 /// Reads a section; the paths that it does not know go to `unknown`.
-pub(crate) fn probe<S: Section>(value: Value, unknown: &mut Vec<Vec<String>>) -> Result<S, Wrong> {
+pub(crate) fn probe<S: Section>(value: &Value, unknown: &mut Vec<Vec<String>>) -> Result<S, Wrong> {
     let mut note = |path: serde_ignored::Path<'_>| {
         let mut keys = Vec::new();
         keys_of(&path, &mut keys);
         unknown.push(keys);
     };
     let mut track = serde_path_to_error::Track::new();
-    let tracked = serde_path_to_error::Deserializer::new(&value, &mut track);
+    let tracked = serde_path_to_error::Deserializer::new(value, &mut track);
     let read: Result<S, _> = serde_ignored::deserialize(tracked, &mut note);
     let section = read.map_err(|error| {
         let at = track.path();
@@ -185,7 +187,7 @@ pub(crate) fn probe<S: Section>(value: Value, unknown: &mut Vec<Vec<String>>) ->
         });
         let mut path: Vec<String> = keys.collect();
         // A variant of an enum is not a place in the value.
-        while get(&value, &path).is_none() && path.pop().is_some() {}
+        while get(value, &path).is_none() && path.pop().is_some() {}
         let message = error.to_string();
         let message = match message.split_once(", expected ") {
             Some((_, expected)) if S::is_secret(&path) => format!("it must be {expected}"),

@@ -323,7 +323,7 @@ impl Section for Notes {
 
     fn tightened(field: &str) -> Option<Tighten> {
         match field {
-            "texts" => Some(Tighten::Apart),
+            "texts" => Some(Tighten::Joined),
             "most" => Some(Tighten::Least),
             _ => None,
         }

@@ -38,7 +38,11 @@ impl Section for PermissionSettings {
     }
 
     fn tightened(field: &str) -> Option<Tighten> {
-        matches!(field, "ask" | "deny" | "mode").then_some(Tighten::Apart)
+        match field {
+            "ask" | "deny" => Some(Tighten::Joined),
+            "mode" => Some(Tighten::By(narrower)),
+            _ => None,
+        }
     }
 
     fn check(&self) -> Option<(Vec<String>, String)> {
@@ -50,5 +54,15 @@ impl Section for PermissionSettings {
             };
             rules.iter().enumerate().find_map(unreadable)
         })
+    }
+}
+
+/// The mode in which an agent may do less.
+fn narrower(set: &Value, managed: &Value) -> Value {
+    let mode = |value: &Value| PermissionMode::deserialize(value).ok();
+    match (mode(set), mode(managed)) {
+        (Some(set), Some(managed)) => set.narrower(managed).name().into(),
+        (None, _) => managed.clone(),
+        (Some(_), None) => set.clone(),
     }
 }

@@ -51,6 +51,9 @@ pub fn run(global: &Global, args: &Args) -> Result<Exit, Fault> {
         for value in sources.map(|source| &mut source.value).chain([&mut setting.value]).flatten() {
             redact(value, &redactor);
         }
+        for problem in &mut setting.problems {
+            problem.message = redactor.redact_str(&problem.message).into_owned();
+        }
     }
     print(&if args.json { format!("{:#}", as_json(&settings)) } else { as_text(&settings) })
 }
@@ -84,6 +87,7 @@ fn as_json(settings: &[Setting]) -> Value {
             "description": setting.meaning,
             "set_by": setting.set_by.iter().map(source).collect::<Vec<_>>(),
             "overridden": setting.overridden.iter().map(source).collect::<Vec<_>>(),
+            "problems": setting.problems,
         })
     };
     settings.iter().map(setting).collect()
@@ -104,8 +108,9 @@ fn lines(setting: &Setting) -> Vec<String> {
     let set_by = setting.set_by.iter().map(|source| format!("    set by {}", by(source)));
     let others = setting.overridden.iter().rev();
     let others = others.map(|source| format!("    overrides {} of {}", shown(source.value.as_ref()), by(source)));
+    let problems = setting.problems.iter().map(|problem| format!("    {}", escaped(&problem.to_string())));
     let meaning = format!("    {DIM}{}{DIM:#}", setting.meaning);
-    std::iter::once(first).chain(set_by).chain(others).chain([meaning]).collect()
+    std::iter::once(first).chain(set_by).chain(others).chain(problems).chain([meaning]).collect()
 }
 
 /// Who set it, for people.

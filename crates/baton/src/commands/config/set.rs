@@ -97,7 +97,7 @@ pub fn run(global: &Global, args: &Args) -> Result<Exit, Fault> {
     if is_asked_for && !counts {
         say("this project is not trusted: it counts after `baton trust`");
     }
-    tell_of_others(global, kind, &key)?;
+    tell_of_others(global, kind, &key);
     Ok(Exit::Done)
 }
 
@@ -109,7 +109,7 @@ pub fn run_unset(global: &Global, args: &UnsetArgs) -> Result<Exit, Fault> {
     let file = file(global, kind)?;
     let (edited, _) = file.change(|text| unset(text, &key).map_err(|error| unusable(&file.file, &error)))?;
     tell(&file.file, &edited, "taken out of");
-    tell_of_others(global, kind, &key)?;
+    tell_of_others(global, kind, &key);
     Ok(Exit::Done)
 }
 
@@ -180,14 +180,13 @@ fn tell(file: &Path, edited: &Edited, what: &str) {
     say(&format!("{what} {place}"));
 }
 
-/// Says if another layer decides, in spite of this one.
-fn tell_of_others(global: &Global, kind: LayerKind, key: &[String]) -> Result<(), Fault> {
-    let found = find(global)?;
-    let Some(setting) = one(explain(&found.config, &SECTIONS), key) else { return Ok(()) };
+/// Says if another layer decides, in spite of this one. It is done already, so nothing can fail any more.
+fn tell_of_others(global: &Global, kind: LayerKind, key: &[String]) {
+    let settings = find(global).map(|found| explain(&found.config, &SECTIONS)).unwrap_or_default();
+    let Some(setting) = one(settings, key) else { return };
     if let Some(source) = setting.set_by.last().filter(|source| source.layer > kind) {
         say(&format!("but {} counts more", by(source)));
     }
-    Ok(())
 }
 
 fn say(text: &str) {
