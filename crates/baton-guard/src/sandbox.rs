@@ -24,23 +24,23 @@ mod namespaces;
 mod network;
 mod plan;
 mod policy;
+mod prepared;
 mod rights;
 mod seccomp;
 mod settings;
 mod stand_in;
+mod walls;
 mod watch;
 mod workspace;
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsStr;
 use std::fmt;
 use std::fs;
 use std::io;
 use std::net::TcpListener;
-use std::os::fd::AsRawFd;
-use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
-use std::process::{Command, ExitStatus, Stdio};
-use std::sync::OnceLock;
+use std::path::PathBuf;
+use std::process::Stdio;
+use std::sync::{Arc, OnceLock};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -49,12 +49,14 @@ pub use environment::may_have;
 pub use helper::helper_mode;
 pub use namespaces::hold_signals;
 pub use policy::{Network, Policy, Protected, StandIn};
+pub use prepared::{Aftermath, Prepared};
 pub use settings::SandboxSettings;
 pub use workspace::Workspace;
 
-use letter::{Letter, Report, Request};
+use letter::Request;
 use network::{Door, Shared};
-use stand_in::Held;
+use prepared::Way;
+use walls::Walls;
 use watch::Watched;
 
 /// How well commands are kept in.
@@ -183,6 +185,9 @@ impl Sandbox {
             temp: temp.path().to_owned(),
             network: Network::Loopback,
         };
+        if level == Level::Landlock {
+            return Walls::of(&policy)?.try_out();
+        }
         let prepared = self.prepare_at(level, &policy, None)?;
         let status =
             prepared.start(std::iter::empty::<&OsStr>())?.stdout(Stdio::null()).stderr(Stdio::null()).status()?;
@@ -253,100 +258,16 @@ impl Sandbox {
             }
         }
         let watched = Watched::begin(watched.into_iter(), &policy.writable)?;
-        let numbers = door.as_ref().map(Door::numbers);
-        let parent = std::process::id();
-        let request = Request { level, policy, parent, door: numbers, forward: false, lingers: false };
-        Ok(Prepared {
-            helper: self.helper.clone(),
-            letter: Letter::new(&request)?,
-            request,
-            held,
-            watched,
-            _door: door,
-        })
-    }
-}
-
-/// A sandbox for one command.
-#[derive(Debug)]
-pub struct Prepared {
-    helper: PathBuf,
-    letter: Letter,
-    request: Request,
-    held: Vec<Held>,
-    watched: Watched,
-    /// Held open until the helper has it.
-    _door: Option<Door>,
-}
-
-/// What is to be known about a command that has ended.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Aftermath {
-    /// Why the command was not run at all.
-    pub error: Option<String>,
-    /// How many processes it left running; they were ended. Known at level [`Level::Namespaces`] only.
-    pub leftovers: usize,
-    /// What it changed although that is protected; it was put back.
-    pub restored: Vec<PathBuf>,
-}
-
-impl Prepared {
-    /// The level it has.
-    pub fn level(&self) -> Level {
-        self.request.level
-    }
-
-    /// What the command leaves running is part of it: nothing of that is ended, and the end of all is the end of it.
-    pub fn lingering(mut self) -> io::Result<Self> {
-        self.request.lingers = true;
-        self.letter.write(&self.request)?;
-        Ok(self)
-    }
-
-    /// The command that starts another in the sandbox. Directory, environment, output and process group are the caller's
-    /// to set and are handed on; its input is taken, and the command inside has none. To be started once, and from a
-    /// thread that outlives it.
-    pub fn command<S: AsRef<OsStr>>(
-        &self,
-        program: impl AsRef<OsStr>,
-        args: impl IntoIterator<Item = S>,
-    ) -> io::Result<Command> {
-        let mut command = self.start([program.as_ref()])?;
-        command.args(args);
-        Ok(command)
-    }
-
-    fn start<S: AsRef<OsStr>>(&self, command: impl IntoIterator<Item = S>) -> io::Result<Command> {
-        let mut helper = Command::new(&self.helper);
-        helper.arg0("baton").arg(helper::OUTER).arg("0").args(command).stdin(self.letter.handle()?);
-        Ok(helper)
-    }
-
-    /// Runs a command with the standard streams of this process, and hands signals on to it. The process must have one
-    /// thread, or have called [`hold_signals`] when it had.
-    pub fn run_here(
-        &mut self,
-        program: &OsStr,
-        args: &[OsString],
-        dir: &Path,
-        vars: impl IntoIterator<Item = (OsString, OsString)>,
-    ) -> io::Result<ExitStatus> {
-        self.request.forward = true;
-        self.letter.write(&self.request)?;
-        let letter = self.letter.inheritable()?;
-        let mut helper = Command::new(&self.helper);
-        helper.arg0("baton").arg(helper::OUTER).arg(letter.as_raw_fd().to_string()).arg(program).args(args);
-        // A group of its own: what the terminal sends to all would reach it twice.
-        helper.current_dir(dir).env_clear().envs(vars).process_group(0);
-        namespaces::start_and_follow(helper)
-    }
-
-    /// Clears up. To be called when everything that was started in the sandbox has ended.
-    pub fn finish(self) -> io::Result<Aftermath> {
-        let Self { letter, held, watched, .. } = self;
-        drop(held);
-        let restored = watched.restore()?;
-        let report: Report = letter.read().unwrap_or_default();
-        Ok(Aftermath { error: report.error, leftovers: report.leftovers, restored })
+        let way = match level {
+            Level::Landlock => Way::Through(Arc::new(Walls::of(&policy)?)),
+            Level::Namespaces => {
+                let numbers = door.as_ref().map(Door::numbers);
+                let parent = std::process::id();
+                let request = Request { policy, parent, door: numbers, forward: false, lingers: false };
+                Way::helped(self.helper.clone(), request, door)?
+            }
+            Level::None => return Err(io::Error::other("there is no sandbox of this kind")),
+        };
+        Ok(Prepared::new(way, held, watched))
     }
 }

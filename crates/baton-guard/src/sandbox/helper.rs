@@ -1,24 +1,19 @@
-//! The hidden mode of the binary that puts itself into a sandbox and then becomes, or starts, the command.
+//! The hidden mode of the binary that puts itself into namespaces and starts the command there.
 //!
-//! Namespaces, Landlock and filters apply to the process that asks for them, and asking takes a process with one thread.
-//! So Baton starts itself anew: `baton __sandbox LETTER [COMMAND...]`. Whatever fails, the command is not run.
+//! Namespaces are for the process that asks for them, and asking takes a process with one thread. So Baton starts itself
+//! anew: `baton __sandbox LETTER [COMMAND...]`. Whatever fails, the command is not run.
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io;
-use std::os::unix::process::CommandExt;
-use std::process::{Command, Stdio};
 
-use nix::sys::signal::SigSet;
 use rustix::process::{getppid, set_parent_process_death_signal};
 
 use super::letter::{Letter, Report, Request};
-use super::{Level, init, landlock, namespaces, network, rights, seccomp};
+use super::{namespaces, network, rights};
 
 /// The first argument of the outer process.
 pub(super) const OUTER: &str = "__sandbox";
-/// The first argument of the first process inside.
-pub(super) const INIT: &str = "__sandbox-init";
 /// The first argument of the process that makes a network.
 pub(super) const NETWORK: &str = "__sandbox-network";
 /// The exit code if the sandbox cannot be made. The command may use it, too: the report tells which it was.
@@ -31,8 +26,6 @@ pub fn helper_mode() -> Option<i32> {
     let mode = args.next()?;
     if mode == OUTER {
         Some(outer(&args.collect::<Vec<_>>()))
-    } else if mode == INIT {
-        Some(inner(&args.collect::<Vec<_>>()))
     } else if mode == NETWORK {
         Some(
             network::hold(args.next().is_some_and(|arg| arg == network::LISTEN))
@@ -44,16 +37,16 @@ pub fn helper_mode() -> Option<i32> {
 }
 
 fn outer(args: &[OsString]) -> i32 {
-    let Some((number, command)) = numbers(args, 1).map(|(numbers, command)| (numbers[0], command)) else {
+    let number = args.first().and_then(|number| number.to_str()?.parse().ok());
+    let Some((number, (_, command))) = number.zip(args.split_first()) else {
         return refuse(None, &io::Error::other("this mode is for Baton itself"));
     };
     // Number 0 means that the letter came in place of an input, so the command has none.
     let letter = if number == 0 { Letter::from_stdin() } else { Letter::from_number(number) };
-    let letter = match letter {
-        Ok(letter) => letter,
-        Err(error) => return refuse(None, &error),
-    };
-    outer_with(&letter, command, number != 0).unwrap_or_else(|error| refuse(Some(&letter), &error))
+    match letter {
+        Ok(letter) => end(&letter, outer_with(&letter, command, number != 0)),
+        Err(error) => refuse(None, &error),
+    }
 }
 
 fn outer_with(letter: &Letter, command: &[OsString], stdin: bool) -> io::Result<i32> {
@@ -64,43 +57,12 @@ fn outer_with(letter: &Letter, command: &[OsString], stdin: bool) -> io::Result<
         return Err(io::Error::other("Baton has ended"));
     }
     rights::no_core_dumps();
-    match request.level {
-        Level::Namespaces => namespaces::run(letter, &request, command, stdin),
-        Level::Landlock => {
-            rights::drop_all()?;
-            landlock::confine(&request.policy)?;
-            seccomp::apply(Level::Landlock, request.policy.network)?;
-            letter.write(&Report::default())?;
-            let Some((program, args)) = command.split_first() else { return Ok(0) };
-            let mut command = Command::new(program);
-            command.args(args);
-            if !stdin {
-                command.stdin(Stdio::null());
-            }
-            // Baton may have blocked some, which a program that is started inherits.
-            SigSet::empty().thread_set_mask()?;
-            Ok(cannot_run(program, &command.exec()))
-        }
-        Level::None => Err(io::Error::other("there is no sandbox of this kind")),
-    }
+    namespaces::run(letter, &request, command, stdin)
 }
 
-fn inner(args: &[OsString]) -> i32 {
-    let Some((numbers, command)) = numbers(args, 2) else {
-        return refuse(None, &io::Error::other("this mode is for Baton itself"));
-    };
-    let letter = match Letter::from_number(numbers[0]) {
-        Ok(letter) => letter,
-        Err(error) => return refuse(None, &error),
-    };
-    let outcome = close_inherited(&letter, &[]).and_then(|()| init::run(&letter, numbers[1], command));
-    outcome.unwrap_or_else(|error| refuse(Some(&letter), &error))
-}
-
-fn numbers(args: &[OsString], count: usize) -> Option<(Vec<u32>, &[OsString])> {
-    let (numbers, rest) = args.split_at_checked(count)?;
-    let numbers = numbers.iter().map(|number| number.to_str()?.parse().ok()).collect::<Option<_>>()?;
-    Some((numbers, rest))
+/// The code to exit with. An error is told by the letter.
+pub(super) fn end(letter: &Letter, outcome: io::Result<i32>) -> i32 {
+    outcome.unwrap_or_else(|error| refuse(Some(letter), &error))
 }
 
 fn refuse(letter: Option<&Letter>, error: &io::Error) -> i32 {

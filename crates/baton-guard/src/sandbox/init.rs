@@ -24,8 +24,7 @@ use super::{Level, helper, landlock, rights, seccomp};
 const LEFTOVER_GRACE: Duration = Duration::from_millis(500);
 
 /// Runs a command as the first process of its namespaces and ends as it ended.
-pub(super) fn run(letter: &Letter, outer: u32, command: &[OsString]) -> io::Result<i32> {
-    let request: Request = letter.read()?;
+pub(super) fn run(letter: &Letter, request: &Request, outer: u32, command: &[OsString]) -> io::Result<i32> {
     set_parent_process_death_signal(Some(rustix::process::Signal::KILL))?;
     // The parent is outside and has no number in here; the old /proc still knows it.
     if parent()? != Some(outer) {

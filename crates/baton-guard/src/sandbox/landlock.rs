@@ -2,11 +2,12 @@
 
 use std::fs;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
 use ::landlock::{
     ABI, Access, AccessFs, BitFlags, CompatLevel, Compatible, PathBeneath, PathFd, Ruleset, RulesetAttr,
-    RulesetCreated, RulesetCreatedAttr, RulesetStatus, Scope,
+    RulesetCreated, RulesetCreatedAttr, Scope,
 };
 
 use super::policy::{Network, Policy};
@@ -35,7 +36,7 @@ pub(super) fn confine_writes(policy: &Policy) -> io::Result<()> {
 }
 
 /// The only wall for files: what can be read, what can be written. All or an error.
-pub(super) fn confine(policy: &Policy) -> io::Result<()> {
+pub(super) fn ruleset_of(policy: &Policy) -> io::Result<OwnedFd> {
     let mut rules = ruleset(CompatLevel::HardRequirement, NEEDED)?;
     let shared = SHARED.iter().map(PathBuf::from);
     // Most are not there, which one call tells, and resolving them takes many.
@@ -63,10 +64,8 @@ pub(super) fn confine(policy: &Policy) -> io::Result<()> {
         let resolver = Path::new("/etc/resolv.conf").canonicalize().unwrap_or_default();
         rules = grant(rules, &resolver, BitFlags::from(AccessFs::ReadFile))?;
     }
-    match rules.restrict_self().map_err(io::Error::other)?.ruleset {
-        RulesetStatus::FullyEnforced => Ok(()),
-        _ => Err(io::Error::other("the kernel's Landlock does not enforce everything")),
-    }
+    // With a hard requirement there is one, or there was an error.
+    Option::from(rules).ok_or_else(|| io::Error::other("the kernel has no Landlock"))
 }
 
 fn everything() -> BitFlags<AccessFs> {

@@ -8,13 +8,11 @@ use std::os::unix::fs::FileExt;
 use rustix::fs::{MemfdFlags, memfd_create};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
-use super::Level;
 use super::policy::Policy;
 
 /// What the helper is asked to do.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Request {
-    pub(super) level: Level,
     pub(super) policy: Policy,
     /// Who asks: the helper ends when it ends.
     pub(super) parent: u32,

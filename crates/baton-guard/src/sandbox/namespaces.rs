@@ -3,47 +3,51 @@
 use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io;
-use std::os::fd::AsRawFd;
-use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
-use std::process::{Child, Command, ExitStatus};
+use std::process::{Command, ExitStatus};
 
 use nix::sched::{CloneFlags, unshare};
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
-use rustix::thread::{CapabilitySet, CapabilitySets, configure_capability_in_ambient_set, set_capabilities};
+use nix::unistd::{ForkResult, Pid};
+use rustix::process::{WaitOptions, waitpid};
 
 use super::letter::{Letter, Report, Request};
 use super::mounts::{self, Before};
 use super::policy::Network;
-use super::{helper, loopback, network};
+use super::{helper, init, loopback, network, rights};
 
 /// Runs a command in namespaces of its own and ends as it ended.
 pub(super) fn run(letter: &Letter, request: &Request, command: &[OsString], stdin: bool) -> io::Result<i32> {
     let cwd = std::env::current_dir()?;
     let before = Before::look()?;
-    // The path of this program may be covered by then; the handle is not.
-    let program = File::open("/proc/self/exe")?;
     let signals = block_signals()?;
     enter(request)?;
     mounts::arrange(&request.policy, before)?;
-    keep_for_init()?;
-
-    let letter_handle = letter.inheritable()?;
-    let mut init = Command::new(format!("/proc/self/fd/{}", program.as_raw_fd()));
-    init.arg0("baton").arg(helper::INIT).arg(letter_handle.as_raw_fd().to_string()).arg(std::process::id().to_string());
-    init.args(command);
     // A directory that is hidden or gone inside is no place to start in.
-    init.current_dir(if cwd.is_dir() { cwd.as_path() } else { Path::new("/") });
+    std::env::set_current_dir(if cwd.is_dir() { cwd.as_path() } else { Path::new("/") })?;
     if !stdin {
-        init.stdin(std::process::Stdio::null());
+        rustix::stdio::dup2_stdin(File::open("/dev/null")?)?;
     }
-    let child = init
-        .spawn()
-        .map_err(|error| io::Error::new(error.kind(), format!("cannot start the first process: {error}")))?;
-    drop(letter_handle);
-    let status = if request.forward { follow(child, &signals)? } else { wait(child)? };
+    let outer = std::process::id();
+    let init = fork(|| helper::end(letter, init::run(letter, request, outer, command)))
+        .map_err(named("start the first process"))?;
+    // All that is left to do is to wait.
+    rights::drop_all()?;
+    let status = if request.forward { follow(init, &signals)? } else { wait(init)? };
     end_like(status, letter)
+}
+
+/// Starts another process that does this and exits with its code. Becoming another program would take longer than all the
+/// rest, and the new process has nothing in its memory that the command may not know.
+#[allow(unsafe_code, reason = "this process has one thread, so its copy may do whatever it could do itself")]
+fn fork(work: impl FnOnce() -> i32) -> io::Result<Pid> {
+    // SAFETY: there is no other thread that could hold a lock.
+    match unsafe { nix::unistd::fork() }? {
+        ForkResult::Parent { child } => Ok(child),
+        ForkResult::Child => std::process::exit(work()),
+    }
 }
 
 /// Namespaces of every kind, with this user and nobody else in them; new ones, but for a network that is joined.
@@ -82,16 +86,6 @@ fn named(what: &str) -> impl Fn(io::Error) -> io::Error {
     move |error| io::Error::new(error.kind(), format!("cannot {what}: {error}"))
 }
 
-/// The first process has to mount its own `/proc` and then to drop its rights, so it must have them at first.
-fn keep_for_init() -> io::Result<()> {
-    let all = CapabilitySet::SYS_ADMIN | CapabilitySet::SETPCAP;
-    set_capabilities(None, CapabilitySets { effective: all, permitted: all, inheritable: all })?;
-    for capability in [CapabilitySet::SYS_ADMIN, CapabilitySet::SETPCAP] {
-        configure_capability_in_ambient_set(capability, true)?;
-    }
-    Ok(())
-}
-
 /// Keeps what is handed on to a command from this thread, and from those that it starts.
 pub fn hold_signals() -> io::Result<()> {
     block_signals().map(drop)
@@ -124,26 +118,37 @@ pub(super) const FORWARDED: [Signal; 8] = [
 pub(super) fn start_and_follow(mut program: Command) -> io::Result<ExitStatus> {
     let signals = block_signals()?;
     let child = program.spawn()?;
-    follow(child, &signals)
+    follow(Pid::from_raw(child.id().cast_signed()), &signals)
 }
 
-fn wait(mut child: Child) -> io::Result<ExitStatus> {
-    child.wait()
+fn wait(child: Pid) -> io::Result<ExitStatus> {
+    loop {
+        if let Some(status) = ended(child, WaitOptions::empty())? {
+            return Ok(status);
+        }
+    }
+}
+
+fn ended(child: Pid, how: WaitOptions) -> io::Result<Option<ExitStatus>> {
+    match waitpid(rustix::process::Pid::from_raw(child.as_raw()), how) {
+        Ok(ended) => Ok(ended.map(|(_, status)| ExitStatus::from_raw(status.as_raw()))),
+        Err(rustix::io::Errno::INTR) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
 }
 
 /// Waits, and hands signals on meanwhile.
-fn follow(mut child: Child, signals: &SigSet) -> io::Result<ExitStatus> {
+fn follow(child: Pid, signals: &SigSet) -> io::Result<ExitStatus> {
     let inbox = SignalFd::with_flags(signals, SfdFlags::SFD_CLOEXEC)?;
-    let pid = nix::unistd::Pid::from_raw(child.id().cast_signed());
     loop {
-        if let Some(status) = child.try_wait()? {
+        if let Some(status) = ended(child, WaitOptions::NOHANG)? {
             return Ok(status);
         }
         let Some(info) = inbox.read_signal()? else { continue };
         let signal = i32::try_from(info.ssi_signo).ok().and_then(|number| Signal::try_from(number).ok());
         if let Some(signal) = signal.filter(|signal| FORWARDED.contains(signal)) {
             // It fails only if the process has just ended.
-            let _ = nix::sys::signal::kill(pid, signal);
+            let _ = nix::sys::signal::kill(child, signal);
         }
     }
 }

@@ -8,7 +8,7 @@ use std::io;
 
 use libc::c_long;
 use seccompiler::{
-    BpfProgram, SeccompAction, SeccompCmpArgLen as Len, SeccompCmpOp as Op, SeccompCondition as Condition,
+    BpfProgram, Error, SeccompAction, SeccompCmpArgLen as Len, SeccompCmpOp as Op, SeccompCondition as Condition,
     SeccompFilter, SeccompRule, apply_filter, sock_filter,
 };
 
@@ -139,7 +139,20 @@ const ATTRIBUTES: [c_long; 8] = [
 
 /// Puts the filter on this process and all that it starts. Cannot be undone.
 pub(super) fn apply(level: Level, network: Network) -> io::Result<()> {
-    apply_filter(&program(level, network).map_err(io::Error::other)?).map_err(io::Error::other)
+    put_on(&filter(level, network)?)
+}
+
+/// The filter of a level.
+pub(super) fn filter(level: Level, network: Network) -> io::Result<BpfProgram> {
+    program(level, network).map_err(io::Error::other)
+}
+
+/// Puts a filter on this thread and all that it starts. Does not allocate.
+pub(super) fn put_on(filter: &BpfProgram) -> io::Result<()> {
+    apply_filter(filter).map_err(|error| match error {
+        Error::Prctl(error) | Error::Seccomp(error) => error,
+        _ => io::Error::from_raw_os_error(libc::EINVAL),
+    })
 }
 
 /// One program, since the kernel compiles each anew for every command.
