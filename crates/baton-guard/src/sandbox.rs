@@ -11,6 +11,7 @@
 //!
 //! The binary has to call [`helper_mode`] first thing in `main`.
 
+mod basis;
 mod environment;
 mod git;
 mod helper;
@@ -40,7 +41,7 @@ use std::io;
 use std::net::TcpListener;
 use std::path::PathBuf;
 use std::process::Stdio;
-use std::sync::{Arc, OnceLock};
+use std::sync::OnceLock;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -56,7 +57,7 @@ pub use workspace::Workspace;
 use letter::Request;
 use network::{Door, Shared};
 use prepared::Way;
-use walls::Walls;
+use walls::{Last, Walls};
 use watch::Watched;
 
 /// How well commands are kept in.
@@ -104,6 +105,7 @@ pub struct Sandbox {
     listens: bool,
     /// Where it is kept what the kernel can do.
     memory: Option<PathBuf>,
+    walls: Last,
 }
 
 impl Default for Sandbox {
@@ -146,6 +148,7 @@ impl Sandbox {
             network: OnceLock::new(),
             listens: false,
             memory: None,
+            walls: Last::default(),
         }
     }
 
@@ -186,7 +189,7 @@ impl Sandbox {
             network: Network::Loopback,
         };
         if level == Level::Landlock {
-            return Walls::of(&policy)?.try_out();
+            return Walls::of(&policy)?.0.try_out();
         }
         let prepared = self.prepare_at(level, &policy, None)?;
         let status =
@@ -259,7 +262,7 @@ impl Sandbox {
         }
         let watched = Watched::begin(watched.into_iter(), &policy.writable)?;
         let way = match level {
-            Level::Landlock => Way::Through(Arc::new(Walls::of(&policy)?)),
+            Level::Landlock => Way::Through(self.walls.or_new(&policy)?),
             Level::Namespaces => {
                 let numbers = door.as_ref().map(Door::numbers);
                 let parent = std::process::id();

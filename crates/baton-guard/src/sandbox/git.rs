@@ -53,9 +53,11 @@ fn protect_git_dir(dir: &Path, protected: &mut Vec<Protected>) {
         ("config", StandIn::File),
         ("config.worktree", StandIn::Nothing),
         ("commondir", StandIn::Nothing),
-        ("hooks", StandIn::Dir),
+        // To git, a file in place of its directory is nothing, and a file costs nothing: a directory takes a block of the
+        // disk, and some disks are told to forget that at once when it goes.
+        ("hooks", StandIn::File),
         // Not the whole of `info`, where git keeps lists of its own.
-        if dir.join("info").is_dir() { ("info/attributes", StandIn::File) } else { ("info", StandIn::Dir) },
+        if dir.join("info").is_dir() { ("info/attributes", StandIn::File) } else { ("info", StandIn::File) },
     ];
     protected.extend(names.map(|(name, stand_in)| Protected::new(dir.join(name), stand_in)));
     // The pointers of other worktrees; a new one concerns nobody yet.
@@ -74,7 +76,7 @@ fn protect_git_dir(dir: &Path, protected: &mut Vec<Protected>) {
 fn protect_git_dir_flat(dir: &Path, protected: &mut Vec<Protected>) {
     protected.push(Protected::new(dir.join("config"), StandIn::File));
     protected.push(Protected::new(dir.join("commondir"), StandIn::Nothing));
-    protected.push(Protected::new(dir.join("hooks"), StandIn::Dir));
+    protected.push(Protected::new(dir.join("hooks"), StandIn::File));
 }
 
 fn find_modules(dir: &Path, depth: usize, found: &mut Vec<PathBuf>) {

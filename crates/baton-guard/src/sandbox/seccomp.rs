@@ -187,7 +187,8 @@ const ALLOW: u32 = 0x7fff_0000; // SECCOMP_RET_ALLOW
 
 fn refused(level: Level, network: Network) -> Result<Rules, seccompiler::BackendError> {
     let mut rules: Rules = REFUSED.iter().chain([&OPEN_TREE_ATTR]).map(|call| (*call, Vec::new())).collect();
-    let has_bits = |argument: u8, bits: u64| Condition::new(argument, Len::Qword, Op::MaskedEq(bits), bits);
+    // All of these bits are in the lower half, and a filter looks at the halves one by one.
+    let has_bits = |argument: u8, bits: u64| Condition::new(argument, Len::Dword, Op::MaskedEq(bits), bits);
     let is = |argument: u8, value: u64| Condition::new(argument, Len::Dword, Op::Eq, value);
     let is_not =
         |argument: u8, value: i32| Condition::new(argument, Len::Dword, Op::Ne, u64::from(value.cast_unsigned()));

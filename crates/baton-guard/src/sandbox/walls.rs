@@ -9,11 +9,12 @@ use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use rustix::process::{Pid, getpid, getppid, set_parent_process_death_signal};
 use seccompiler::BpfProgram;
 
+use super::basis::Basis;
 use super::policy::Policy;
 use super::{Level, landlock, rights, seccomp};
 
@@ -27,10 +28,11 @@ pub(super) struct Walls {
 }
 
 impl Walls {
-    /// Makes the walls of a policy ready.
-    pub(super) fn of(policy: &Policy) -> io::Result<Self> {
-        let ruleset = landlock::ruleset_of(policy)?;
-        Ok(Self { ruleset, filter: seccomp::filter(Level::Landlock, policy.network)?, parent: getpid() })
+    /// Makes the walls of a policy ready, and says what they were made from.
+    pub(super) fn of(policy: &Policy) -> io::Result<(Self, Basis)> {
+        let (ruleset, basis) = landlock::ruleset_of(policy)?;
+        let filter = seccomp::filter(Level::Landlock, policy.network)?;
+        Ok((Self { ruleset, filter, parent: getpid() }, basis))
     }
 
     /// Has the process of this command put them up before it becomes the command. If it cannot, it does not become it.
@@ -66,6 +68,27 @@ impl Walls {
             return Err(io::Error::last_os_error());
         }
         seccomp::put_on(&self.filter)
+    }
+}
+
+/// The walls of the last command: most commands of a session have the same.
+#[derive(Debug, Default)]
+pub(super) struct Last(Mutex<Option<(Policy, Basis, Arc<Walls>)>>);
+
+impl Last {
+    /// The walls of a policy: the last ones, if they would come out the same.
+    pub(super) fn or_new(&self, policy: &Policy) -> io::Result<Arc<Walls>> {
+        let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((of, basis, walls)) = &*last
+            && of == policy
+            && basis.is_as_it_was(policy)
+        {
+            return Ok(Arc::clone(walls));
+        }
+        let (walls, basis) = Walls::of(policy)?;
+        let walls = Arc::new(walls);
+        *last = Some((policy.clone(), basis, Arc::clone(&walls)));
+        Ok(walls)
     }
 }
 

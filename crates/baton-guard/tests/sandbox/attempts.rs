@@ -68,6 +68,10 @@ const SHOWN: &[(&str, &str)] = &[
     ("queue", "echo x > $OUT/fifo"),
     ("inherited_descriptor", "echo x >&$FD"),
     ("inherited_any", "for f in /proc/self/fd/*; do n=${f##*/}; [ $n -gt 2 ] && eval \"echo x >&$n\"; done"),
+    (
+        "descriptor_of_the_shell",
+        "for f in /proc/$$/fd/*; do n=${f##*/}; [ $n -gt 2 ] && [ -L $f ] && echo ESCAPED $(readlink $f); done",
+    ),
     ("copied_shell", "cp /bin/sh ./sh2; ./sh2 -c 'echo x > $OUT/file'"),
     (
         "loader",
@@ -165,6 +169,8 @@ const TRIED: &[(&str, &str)] = &[
     ("rights", "grep -E '^Cap(Inh|Prm|Eff|Amb):' /proc/self/status | grep -v 0000000000000000 && echo ESCAPED"),
     ("new_privileges", "grep -q 'NoNewPrivs:.1' /proc/self/status || echo ESCAPED"),
     ("no_filter", "grep -q 'Seccomp:.2' /proc/self/status || echo ESCAPED"),
+    ("ruleset", "exec $SELF call widen $OUT"),
+    ("outlive_baton", "[ $$ -gt 99 ] && exec $SELF call death_signal"),
     ("mount", "mount -t tmpfs x src && echo ESCAPED"),
     (
         "unmount",

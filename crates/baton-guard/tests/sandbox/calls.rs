@@ -71,6 +71,21 @@ pub fn run(args: &[String]) -> ExitCode {
             let limit = [1_u64, 1];
             done(unsafe { syscall(libc::SYS_prlimit64, number(1), libc::RLIMIT_FSIZE, limit.as_ptr(), 0) })
         }
+        // By any handle of a ruleset, which the next command would get as well.
+        "widen" => {
+            let outside = File::open(arg(1)).unwrap();
+            // `struct landlock_path_beneath_attr`: all rights, and a handle, without a gap between them.
+            let mut rule = [0_u8; 12];
+            rule[..8].copy_from_slice(&0xffff_u64.to_ne_bytes());
+            rule[8..].copy_from_slice(&outside.as_raw_fd().to_ne_bytes());
+            (3..1024).any(|handle| unsafe { syscall(libc::SYS_landlock_add_rule, handle, 1, rule.as_ptr(), 0) } == 0)
+        }
+        // Where the shell is no child of Baton, what it is a child of ends with Baton, and everything with that.
+        "death_signal" => {
+            let mut signal = 0;
+            unsafe { libc::prctl(libc::PR_GET_PDEATHSIG, &raw mut signal) };
+            signal != libc::SIGKILL
+        }
         "ptrace" => done(unsafe { syscall(libc::SYS_ptrace, 0x4206, number(1), 0, 0) }),
         "process_vm_readv" => {
             let mut buffer = [0_u8; 8];

@@ -16,6 +16,7 @@ pub fn all(level: Level) -> Vec<(&'static str, Work)> {
         ("exit codes", exit_codes),
         ("protected paths are left as they were", nothing_stays),
         ("python", python),
+        ("secrets that come later are hidden", later_secret),
     ];
     if level == Level::Namespaces {
         works.push(("a server and its client", server));
@@ -116,6 +117,29 @@ fn nothing_stays(scene: &Scene, sandbox: &Sandbox) -> Result<(), String> {
 fn python(scene: &Scene, sandbox: &Sandbox) -> Result<(), String> {
     let script = "python3 -c 'import subprocess, tempfile; tempfile.NamedTemporaryFile().write(b\"x\"); print(subprocess.run([\"echo\", \"py\"], capture_output=True, text=True).stdout.strip())' 2>/dev/null || { command -v python3 >/dev/null && python3 -V >/dev/null 2>&1 || echo py; }";
     expect(scene, sandbox, script, "py")
+}
+
+fn later_secret(scene: &Scene, sandbox: &Sandbox) -> Result<(), String> {
+    let (home, read) =
+        (scene.base.join("home"), "cat $HOME/plain $HOME/.aws/credentials $HOME/.kube/config 2>/dev/null");
+    let write = |name: &str, text: &str| {
+        std::fs::create_dir_all(home.join(name).parent().unwrap()).unwrap();
+        std::fs::write(home.join(name), text).unwrap();
+    };
+    write("plain", "one");
+    // Nothing of a home is relied on that has just changed.
+    let old = std::time::SystemTime::now() - std::time::Duration::from_secs(60);
+    std::fs::File::open(&home).unwrap().set_modified(old).unwrap();
+    let show = format!("{read}; true");
+    expect(scene, sandbox, &show, "one")?;
+    expect(scene, sandbox, &show, "one")?;
+    write(".aws/credentials", "secret");
+    expect(scene, sandbox, &show, "one")?;
+    // Read anew, although it is another file by now.
+    write(".kube/config", "secret");
+    write("plain.new", "two");
+    std::fs::rename(home.join("plain.new"), home.join("plain")).unwrap();
+    expect(scene, sandbox, &show, "two")
 }
 
 fn server(scene: &Scene, sandbox: &Sandbox) -> Result<(), String> {
