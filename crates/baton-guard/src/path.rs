@@ -2,6 +2,7 @@
 
 mod guard;
 mod handle;
+mod near;
 mod pattern;
 pub mod resolve;
 
@@ -12,8 +13,9 @@ use std::sync::LazyLock;
 use baton_core::Access;
 use serde::Deserialize;
 
-pub use guard::{Grant, PathGuard, Reach, Refusal, Sight};
+pub use guard::{Glance, Grant, PathGuard, Reach, Refusal, Sight};
 pub use handle::{Dir, Found, Made, Parent, Spot, real_path};
+pub use near::Near;
 pub use pattern::{Pattern, wildcard};
 pub use resolve::Judged;
 
@@ -221,24 +223,26 @@ impl Scope {
         if access != Access::Read && SINKS.contains(&&*text) {
             return Decision::allow("path.sink", "what is written there is kept nowhere");
         }
-        let shown = shown(path);
+        let shown = || shown(path);
         let plain = match (place, access) {
             (_, Access::Write | Access::Execute) if self.own.iter().any(|dir| path.starts_with(dir)) => {
-                Decision::deny("path.baton-control", format!("{shown} is Baton's own: an agent may not change it"))
+                Decision::deny("path.baton-control", format!("{} is Baton's own: an agent may not change it", shown()))
             }
             (Place::Inside, Access::Read) => Decision::allow("path.inside", "it lies in the workspace"),
             (Place::Inside, _) if path == self.root => {
                 Decision::deny("path.root", "the workspace itself may not be replaced or removed")
             }
             (Place::Inside, _) if !self.in_write_scope(path, glob) => {
-                Decision::deny("path.role", format!("{shown} is not among the files that this role may write"))
+                Decision::deny("path.role", format!("{} is not among the files that this role may write", shown()))
             }
             (Place::Inside, _) => Decision::allow("path.inside", "it lies in the workspace"),
             (Place::Readable, Access::Read) => {
                 Decision::allow("path.toolchain", "it belongs to a toolchain or to the sources of packages")
             }
-            (_, Access::Read) => Decision::ask("path.read-outside", format!("{shown} lies outside of the workspace")),
-            (_, _) => Decision::ask("path.write-outside", format!("{shown} lies outside of the workspace")),
+            (_, Access::Read) => {
+                Decision::ask("path.read-outside", format!("{} lies outside of the workspace", shown()))
+            }
+            (_, _) => Decision::ask("path.write-outside", format!("{} lies outside of the workspace", shown())),
         };
         match protected {
             Some(protected) => protected.join(plain),
@@ -318,11 +322,15 @@ pub fn meant(path: &str, cwd: &Path, home: &Path) -> PathBuf {
 
 /// A path for people: control characters escaped, so that it shows what it is, in one line.
 pub fn shown(path: &Path) -> String {
-    escaped(&path.to_string_lossy()).replace('\n', "\\n").replace('\t', "\\t")
+    let text = escaped(&path.to_string_lossy());
+    if text.contains(['\n', '\t']) { text.replace('\n', "\\n").replace('\t', "\\t") } else { text }
 }
 
 /// A text for people, with every character that a terminal would obey or hide written out.
 pub fn escaped(text: &str) -> String {
+    if !text.contains(is_hidden) {
+        return text.to_owned();
+    }
     text.chars().map(|c| if is_hidden(c) { c.escape_unicode().to_string() } else { c.to_string() }).collect()
 }
 

@@ -32,8 +32,11 @@ pub(crate) fn of(file: File, metadata: Metadata, path: &Path, cancel: &Cancellat
 
 /// All of a file that is no larger than `max`.
 pub(crate) fn read(found: &Found, max: u64, cancel: &CancellationToken) -> io::Result<Vec<u8>> {
-    let mut bytes = Vec::new();
-    open(found, cancel)?.take(max + 1).read_to_end(&mut bytes)?;
+    let file = open(found, cancel)?;
+    // One more than it says that it has, so that its end is found by the same call.
+    let expected = file.metadata.len().min(max) + 1;
+    let mut bytes = Vec::with_capacity(usize::try_from(expected).unwrap_or_default());
+    file.take(max + 1).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > max {
         return Err(io::Error::other(format!("it has more than {max} bytes")));
     }

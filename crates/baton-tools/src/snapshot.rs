@@ -15,6 +15,9 @@ use crate::ledger::{CONTENTS_BYTES_MAX, Stamp};
 use crate::save::{Prepared, diff, prepare, put_link};
 use crate::{Workspace, regular};
 
+/// How much of the files is kept in memory. What is beyond that is copied, which takes longer.
+const HELD_BYTES_MAX: usize = 1 << 20;
+
 /// The first state of each file that a tool has changed since the last [`clear`](Self::clear).
 #[derive(Debug, Default)]
 pub(crate) struct Snapshot(Mutex<BTreeMap<PathBuf, Kept>>);
@@ -29,6 +32,8 @@ struct Kept {
 #[derive(Debug)]
 enum Before {
     Absent,
+    /// Its bytes, and what else there was to it.
+    Held(Vec<u8>, Metadata),
     /// A copy of its bytes, and what else there was to it.
     Copied(PathBuf, Metadata),
     /// A link that led there.
@@ -71,6 +76,9 @@ impl Snapshot {
         let before = match old {
             Old::Absent => Before::Absent,
             Old::Link(to) => Before::Link((*to).to_owned()),
+            Old::File(bytes, metadata) if held(&kept) + bytes.len() <= HELD_BYTES_MAX => {
+                Before::Held(bytes.to_vec(), (*metadata).clone())
+            }
             Old::File(bytes, metadata) => match copy(temp, kept.len(), bytes) {
                 Ok(file) => Before::Copied(file, (*metadata).clone()),
                 Err(error) => Before::Unknown(format!("no copy could be kept: {error}")),
@@ -95,6 +103,11 @@ impl Snapshot {
     fn lock(&self) -> MutexGuard<'_, BTreeMap<PathBuf, Kept>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+fn held(kept: &BTreeMap<PathBuf, Kept>) -> usize {
+    let bytes = |kept: &Kept| if let Before::Held(bytes, _) = &kept.before { bytes.len() } else { 0 };
+    kept.values().map(bytes).sum()
 }
 
 fn copy(temp: &Path, number: usize, bytes: &[u8]) -> io::Result<PathBuf> {
@@ -151,6 +164,12 @@ impl Workspace {
             return Err("something else has changed it since".to_owned());
         }
         let now = now.unwrap_or_default();
+        let put = |old: &[u8], metadata: &Metadata| {
+            let made = &mut Made::default();
+            prepare(&spot, old, Some(metadata), made).and_then(Prepared::put).map_err(failed)?;
+            self.ledger().note(target, Stamp::of(old));
+            Ok(diff(shown, old, &now))
+        };
         match before {
             Before::Unknown(why) => Err(why.clone()),
             Before::Absent => {
@@ -161,13 +180,8 @@ impl Workspace {
                 put_link(&spot, to).map_err(failed)?;
                 Ok(diff(shown, to.as_os_str().as_encoded_bytes(), &now))
             }
-            Before::Copied(file, metadata) => {
-                let old = fs::read(file).map_err(unreadable)?;
-                let made = &mut Made::default();
-                prepare(&spot, &old, Some(metadata), made).and_then(Prepared::put).map_err(failed)?;
-                self.ledger().note(target, Stamp::of(&old));
-                Ok(diff(shown, &old, &now))
-            }
+            Before::Held(old, metadata) => put(old, metadata),
+            Before::Copied(file, metadata) => put(&fs::read(file).map_err(unreadable)?, metadata),
         }
     }
 }
@@ -193,6 +207,8 @@ mod tests {
         for name in ["twice", "gone", "theirs", "before"] {
             fs::write(at(name), name).unwrap();
         }
+        let large = "large\n".repeat(HELD_BYTES_MAX / 5);
+        fs::write(at("large"), &large).unwrap();
         change(&workspace, "before", Some("an earlier turn"));
         workspace.forget_snapshot();
         change(&workspace, "twice", Some("1"));
@@ -200,10 +216,12 @@ mod tests {
         change(&workspace, "gone", None);
         change(&workspace, "new", Some("3"));
         change(&workspace, "theirs", Some("4"));
+        change(&workspace, "large", Some("small"));
         fs::write(at("theirs"), "by hand").unwrap();
 
         let taken = workspace.take_back("1");
-        assert_eq!(taken.restored, ["gone", "new", "twice"]);
+        assert_eq!(taken.restored, ["gone", "large", "new", "twice"]);
+        assert!(fs::read_to_string(at("large")).unwrap() == large);
         assert_eq!(taken.left, [("theirs".to_owned(), "something else has changed it since".to_owned())]);
         let diff = fs::read_to_string(taken.diff.unwrap()).unwrap();
         assert!(diff.contains("-twice") && diff.contains("+2"), "{diff}");

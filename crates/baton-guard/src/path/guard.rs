@@ -11,7 +11,7 @@ use rustix::io::Errno;
 
 use super::handle::{Found, Spot};
 use super::resolve::{self, Judged, Looked};
-use super::{Scope, has_mark, shown};
+use super::{Scope, has_mark, is_marked, shown};
 use crate::decision::{Decision, Verdict};
 use crate::evaluate::{Call, Context, evaluate};
 use crate::rule::Rules;
@@ -271,12 +271,40 @@ impl Sight<'_> {
     /// `Allow`: it may be read. `Ask`: it may only be named. `Deny`: it is not even shown. `path` is from the directory on and
     /// has no links in it.
     pub fn of(&self, path: &Path) -> Verdict {
-        if self.is_plain && !has_mark(path) {
-            return Verdict::Allow;
-        }
+        if self.is_plain && !has_mark(path) { Verdict::Allow } else { self.judged(path) }
+    }
+
+    /// Begins to look at one after the other.
+    pub fn glance(&self) -> Glance<'_> {
+        Glance { sight: self, last: None }
+    }
+
+    fn judged(&self, path: &Path) -> Verdict {
         let real = self.base.join(path);
         let decision = self.guard.by_place(&real, Access::Read);
         if self.grant.settles(&decision, &real, Access::Read) { Verdict::Allow } else { decision.verdict }
+    }
+}
+
+/// Looks at what a search comes across. Mostly it lies beside what came before, so its directory is known.
+#[derive(Debug)]
+pub struct Glance<'a> {
+    sight: &'a Sight<'a>,
+    /// The directory of the last one, and whether it has a component that protected paths have.
+    last: Option<(PathBuf, bool)>,
+}
+
+impl Glance<'_> {
+    /// As [`Sight::of`].
+    pub fn of(&mut self, path: &Path) -> Verdict {
+        let dir = path.parent().unwrap_or(Path::new(""));
+        let is_known = |(at, _): &(PathBuf, bool)| at.as_os_str() == dir.as_os_str();
+        let (_, is_marked_dir) = match self.last.take() {
+            Some(last) if is_known(&last) => self.last.insert(last),
+            _ => self.last.insert((dir.to_owned(), has_mark(dir))),
+        };
+        let has_mark = *is_marked_dir || path.file_name().is_some_and(|name| is_marked(&name.to_string_lossy()));
+        if self.sight.is_plain && !has_mark { Verdict::Allow } else { self.sight.judged(path) }
     }
 }
 

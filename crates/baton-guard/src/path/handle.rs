@@ -62,7 +62,7 @@ fn open_step_by_step(from: BorrowedFd<'_>, path: &Path, flags: OFlags) -> io::Re
 const DIRECTORY: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
 /// Nothing is waited for: neither at a pipe, nor at a file of the kernel that hands out what happens.
-const READ: OFlags = OFlags::RDONLY.union(OFlags::NONBLOCK).union(OFlags::NOCTTY).union(OFlags::CLOEXEC);
+pub(super) const READ: OFlags = OFlags::RDONLY.union(OFlags::NONBLOCK).union(OFlags::NOCTTY).union(OFlags::CLOEXEC);
 
 /// Where the file of a handle really lies.
 pub fn real_path(file: &impl AsRawFd) -> io::Result<PathBuf> {
@@ -140,7 +140,7 @@ impl Found {
     }
 }
 
-fn check_file(metadata: &Metadata) -> io::Result<()> {
+pub(super) fn check_file(metadata: &Metadata) -> io::Result<()> {
     if metadata.is_file() {
         return Ok(());
     }
@@ -154,7 +154,7 @@ fn check_file(metadata: &Metadata) -> io::Result<()> {
 /// A directory that was found, judged and is held.
 #[derive(Debug)]
 pub struct Dir {
-    handle: File,
+    pub(super) handle: File,
     path: PathBuf,
 }
 
@@ -181,14 +181,6 @@ impl Dir {
     /// What lies at a path below, no link followed.
     pub fn metadata(&self, path: &Path) -> io::Result<Metadata> {
         self.open(path, OFlags::PATH | OFlags::NOFOLLOW)?.metadata()
-    }
-
-    /// Opens a file below for reading, no link followed.
-    pub fn open_file(&self, path: &Path) -> io::Result<(File, Metadata)> {
-        let file = self.open(path, READ | OFlags::NOFOLLOW)?;
-        let metadata = file.metadata()?;
-        check_file(&metadata)?;
-        Ok((file, metadata))
     }
 
     /// Where a link in it leads, as it is written there.

@@ -13,7 +13,7 @@ use globset::GlobBuilder;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::walk::{self, Hidden, Wanted};
+use super::walk::{self, Hidden, Walk, Wanted};
 use crate::shape::Head;
 use crate::workspace::told;
 use crate::{CallContext, Outcome, TypedTool, Workspace};
@@ -69,17 +69,24 @@ fn glob(input: &Input, cx: &CallContext) -> Result<Outcome, String> {
 
     // Only what is shown is kept, however much there is: the oldest is on top and goes when something newer comes.
     let newest: Mutex<BinaryHeap<(Reverse<SystemTime>, PathBuf)>> = Mutex::default();
+    // What a path from there is put behind to be matched: mostly nothing.
+    let prefix = if absolute { &from } else { from.strip_prefix(&root).unwrap_or(&from) };
     let keep = |path: &Path| {
-        let path = from.join(path);
-        matcher.is_match(if absolute { &path } else { path.strip_prefix(&root).unwrap_or(&path) })
+        if prefix.as_os_str().is_empty() { matcher.is_match(path) } else { matcher.is_match(prefix.join(path)) }
     };
     let sight = workspace.guard().sight(base.path(), &cx.grant);
-    let walked = walk::files(&base, (hidden, Wanted::Names, walk::FILES_MAX), &sight, cancel, keep, |path| {
-        let Ok(metadata) = base.metadata(&path) else { return false };
+    let walk = Walk { base: &base, hidden, wanted: Wanted::Names, sight: &sight, cancel, keep };
+    let walked = walk.all(walk::FILES_MAX, |near, path| {
+        let Ok(modified) = near.modified(&path) else { return false };
         let mut newest = newest.lock().unwrap_or_else(PoisonError::into_inner);
-        newest.push((Reverse(metadata.modified().unwrap_or(SystemTime::UNIX_EPOCH)), path));
-        if newest.len() > SHOWN_MAX {
-            newest.pop();
+        let is_full = newest.len() == SHOWN_MAX;
+        let found = (Reverse(modified), path);
+        if !is_full {
+            newest.push(found);
+        } else if let Some(mut oldest) = newest.peek_mut()
+            && found < *oldest
+        {
+            *oldest = found;
         }
         true
     });

@@ -15,7 +15,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use tokio_util::sync::CancellationToken;
 
-use super::walk::{self, Hidden, Wanted};
+use super::walk::{self, Hidden, Walk, Wanted};
 use crate::regular::{self, Regular};
 use crate::shape::{Head, cut_line};
 use crate::workspace::told;
@@ -25,6 +25,8 @@ const LIMIT_DEFAULT: usize = 200;
 const LIMIT_MAX: usize = 1_000;
 const CONTEXT_MAX: usize = 20;
 const LINE_BYTES_MAX: usize = 300;
+/// How many files are searched before all the others are looked for.
+const FIRST_FILES: usize = 512;
 /// A file is searched up to a line that is longer: it would have to be in memory.
 const LINE_SEARCHED_MAX: usize = 8 * 1024 * 1024;
 
@@ -74,26 +76,40 @@ fn grep(input: &Input, cx: &CallContext) -> Result<Outcome, String> {
         let base = found.into_dir().map_err(|error| format!("cannot search {}: {error}", workspace.show(&root)))?;
         let sight = workspace.guard().sight(base.path(), &cx.grant);
         let keep = |path: &Path| name_filter.as_ref().is_none_or(|glob| glob.is_match(path));
-        let all = Mutex::new(Vec::new());
-        let how = (Hidden::Skipped, Wanted::Contents, walk::FILES_MAX);
-        let walked = walk::files(&base, how, &sight, cancel, keep, |path| {
-            all.lock().unwrap_or_else(PoisonError::into_inner).push(path);
-            true
-        });
-        let mut files = all.into_inner().unwrap_or_else(PoisonError::into_inner);
-        files.sort_unstable();
-        let open = |path: &Path| {
-            let (file, metadata) = base.open_file(path)?;
-            regular::of(file, metadata, path, cancel)
+        let (hidden, wanted) = (Hidden::Skipped, Wanted::Contents);
+        let walk = Walk { base: &base, hidden, wanted, sight: &sight, cancel, keep };
+        let opener = || {
+            let mut near = base.near();
+            move |path: &Path| {
+                let (file, metadata) = near.open_file(path)?;
+                regular::of(file, metadata, path, cancel)
+            }
         };
-        let hits = search.run(&files, open, cancel);
+        // A common word is found often enough in a few files, so that the others need not even be found.
+        let (mut files, mut walked) = walk.first(FIRST_FILES);
+        let mut hits = search.run(&files, opener, cancel);
+        if walked.stopped && !search.has_enough(hits.values()) {
+            let all = Mutex::new(Vec::new());
+            walked = walk.all(walk::FILES_MAX, |_, path| {
+                all.lock().unwrap_or_else(PoisonError::into_inner).push(path);
+                true
+            });
+            let mut rest = all.into_inner().unwrap_or_else(PoisonError::into_inner);
+            rest.retain(|path| files.last().is_none_or(|last| path > last));
+            rest.sort_unstable();
+            let more = search.run(&rest, opener, cancel);
+            hits.extend(more.into_iter().map(|(at, hits)| (files.len() + at, hits)));
+            files.append(&mut rest);
+        } else {
+            walked.stopped = false;
+        }
         (files, hits, walked.note())
     } else {
         // A file that was asked for is not passed over in silence.
-        let open = |_: &Path| regular::open(&found, cancel);
-        open(&root).map_err(|error| format!("cannot search {}: {error}", workspace.show(&root)))?;
+        let opener = || |_: &Path| regular::open(&found, cancel);
+        opener()(&root).map_err(|error| format!("cannot search {}: {error}", workspace.show(&root)))?;
         let files = vec![PathBuf::new()];
-        let hits = search.run(&files, open, cancel);
+        let hits = search.run(&files, opener, cancel);
         (files, hits, None)
     };
     if cancel.is_cancelled() {
@@ -160,10 +176,10 @@ impl Search {
 
     /// Searches the files in their order, several at a time. No further file is begun once there are enough matches: those
     /// before it have been searched by then, so that the first matches are the same every time.
-    fn run(
+    fn run<O: FnMut(&Path) -> io::Result<Regular>>(
         &self,
         files: &[PathBuf],
-        open: impl Fn(&Path) -> io::Result<Regular> + Sync,
+        opener: impl Fn() -> O + Sync,
         cancel: &CancellationToken,
     ) -> BTreeMap<usize, Hits> {
         let (next, found) = (AtomicUsize::new(0), AtomicUsize::new(0));
@@ -171,14 +187,13 @@ impl Search {
         std::thread::scope(|scope| {
             for _ in 0..walk::threads().min(files.len()) {
                 scope.spawn(|| {
-                    let mut searcher = self.searcher();
+                    let (mut searcher, mut open) = (self.searcher(), opener());
                     while found.load(Ordering::Relaxed) <= self.limit && !cancel.is_cancelled() {
                         let at = next.fetch_add(1, Ordering::Relaxed);
                         let Some(file) = files.get(at) else { break };
                         let hits = self.search(&mut searcher, open(file));
                         if hits.matches > 0 || hits.unfinished {
-                            let count = if self.files_only { hits.matches.min(1) } else { hits.matches };
-                            found.fetch_add(count, Ordering::Relaxed);
+                            found.fetch_add(self.count(&hits), Ordering::Relaxed);
                             all.lock().unwrap_or_else(PoisonError::into_inner).insert(at, hits);
                         }
                     }
@@ -186,6 +201,16 @@ impl Search {
             }
         });
         all.into_inner().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How many there are of what is limited.
+    fn count(&self, hits: &Hits) -> usize {
+        if self.files_only { hits.matches.min(1) } else { hits.matches }
+    }
+
+    /// Whether there are more than are shown.
+    fn has_enough<'a>(&self, all: impl Iterator<Item = &'a Hits>) -> bool {
+        all.map(|hits| self.count(hits)).sum::<usize>() > self.limit
     }
 
     fn search(&self, searcher: &mut Searcher, file: io::Result<Regular>) -> Hits {

@@ -1,11 +1,12 @@
 //! Walking a tree as people see it: without what git ignores and, unless asked, without hidden files.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use baton_guard::Verdict;
-use baton_guard::path::{Dir, Sight};
-use ignore::{WalkBuilder, WalkState};
+use baton_guard::path::{Dir, Glance, Near, Sight};
+use ignore::{DirEntry, WalkBuilder, WalkState};
 use tokio_util::sync::CancellationToken;
 
 /// No search takes more files: whoever searches all of a disk gets a part of it and a word about that.
@@ -60,78 +61,158 @@ impl Walked {
     }
 }
 
-/// Hands the files below a directory that pass to `found`, by their paths from there, in no order and from several threads,
-/// but no more than `max`. Stops early when cancelled. The walk goes by names: whoever takes a file looks at it by the
-/// handle of the directory, and says whether it is there.
-pub(super) fn files(
-    base: &Dir,
-    (hidden, wanted, max): (Hidden, Wanted, usize),
-    sight: &Sight,
-    cancel: &CancellationToken,
-    keep: impl Fn(&Path) -> bool + Sync,
-    found: impl Fn(PathBuf) -> bool + Sync,
-) -> Walked {
-    let [count, unreadable, denied, unasked] = [const { AtomicUsize::new(0) }; 4];
-    let add = |count: &AtomicUsize| count.fetch_add(1, Ordering::Relaxed);
-    let obeys = base.path().ancestors().all(has_plain_ignore_files);
-    let walk = WalkBuilder::new(base.path())
-        .hidden(hidden == Hidden::Skipped)
-        .require_git(false)
-        .ignore(obeys)
-        .git_ignore(obeys)
-        .git_exclude(obeys)
-        .parents(obeys)
-        .filter_entry(|entry| entry.file_name() != ".git")
-        .threads(threads())
-        .build_parallel();
-    walk.run(|| {
-        Box::new(|entry| {
-            if cancel.is_cancelled() {
-                return WalkState::Quit;
-            }
-            let Ok(entry) = entry else {
-                add(&unreadable);
-                return WalkState::Continue;
-            };
-            let Ok(path) = entry.path().strip_prefix(base.path()) else { return WalkState::Skip };
-            let is_dir = entry.file_type().is_some_and(|kind| kind.is_dir());
-            let is_file = entry.file_type().is_some_and(|kind| kind.is_file());
-            if !(is_dir || is_file && keep(path)) {
-                return WalkState::Continue;
-            }
-            match sight.of(path) {
-                Verdict::Deny => {
-                    add(&denied);
-                    return WalkState::Skip;
-                }
-                Verdict::Ask if is_file && wanted == Wanted::Contents => {
-                    add(&unasked);
-                    return WalkState::Continue;
-                }
-                Verdict::Allow | Verdict::Ask => {}
-            }
-            if is_dir && obeys && !has_plain_ignore_files(entry.path()) {
-                add(&unreadable);
-                return WalkState::Skip;
-            }
-            if is_file {
-                if add(&count) >= max {
+/// What a walk is for.
+pub(super) struct Walk<'a, K> {
+    pub(super) base: &'a Dir,
+    pub(super) hidden: Hidden,
+    pub(super) wanted: Wanted,
+    pub(super) sight: &'a Sight<'a>,
+    pub(super) cancel: &'a CancellationToken,
+    /// Which files are wanted, by their paths from the base.
+    pub(super) keep: K,
+}
+
+/// What was met on the way.
+#[derive(Default)]
+struct Met {
+    files: AtomicUsize,
+    unreadable: Arc<AtomicUsize>,
+    denied: AtomicUsize,
+    unasked: AtomicUsize,
+}
+
+impl Met {
+    fn walked(&self, max: usize) -> Walked {
+        let number = |count: &AtomicUsize| count.load(Ordering::Relaxed);
+        let files = number(&self.files);
+        Walked {
+            files: files.min(max),
+            stopped: files > max,
+            unreadable: number(&self.unreadable),
+            hidden: number(&self.denied),
+            unasked: number(&self.unasked),
+        }
+    }
+}
+
+/// What one entry is to a walk.
+enum Step<'a> {
+    /// A file that is wanted.
+    File(&'a Path),
+    /// Nothing by itself.
+    On,
+    /// Nothing below is looked at.
+    Over,
+}
+
+fn add(count: &AtomicUsize) -> usize {
+    count.fetch_add(1, Ordering::Relaxed)
+}
+
+impl<K: Fn(&Path) -> bool + Sync> Walk<'_, K> {
+    /// Hands the files to `found`, by their paths from the base, in no order and from several threads, but no more than
+    /// `max`. Stops early when cancelled. The walk goes by names: whoever takes a file looks at it by the handle of the
+    /// directory, and says whether it is there.
+    pub(super) fn all(&self, max: usize, found: impl Fn(&mut Near<'_>, PathBuf) -> bool + Sync) -> Walked {
+        let met = Met::default();
+        self.builder(&met).threads(threads()).build_parallel().run(|| {
+            let (mut glance, mut near) = (self.sight.glance(), self.base.near());
+            let (met, found) = (&met, &found);
+            Box::new(move |entry| {
+                if self.cancel.is_cancelled() {
                     return WalkState::Quit;
                 }
-                if !found(path.to_owned()) {
-                    count.fetch_sub(1, Ordering::Relaxed);
+                match self.step(&entry, &mut glance, met) {
+                    Step::On => {}
+                    Step::Over => return WalkState::Skip,
+                    Step::File(path) => {
+                        if add(&met.files) >= max {
+                            return WalkState::Quit;
+                        }
+                        if !found(&mut near, path.to_owned()) {
+                            met.files.fetch_sub(1, Ordering::Relaxed);
+                        }
+                    }
+                }
+                WalkState::Continue
+            })
+        });
+        met.walked(max)
+    }
+
+    /// The first files in the order of their paths, and whether there may be more.
+    pub(super) fn first(&self, max: usize) -> (Vec<PathBuf>, Walked) {
+        let met = Met::default();
+        let (mut files, mut over) = (Vec::new(), None::<PathBuf>);
+        let mut glance = self.sight.glance();
+        for entry in self.builder(&met).sort_by_file_name(Ord::cmp).build() {
+            let is_over = |entry: &DirEntry| over.as_ref().is_some_and(|over| entry.path().starts_with(over));
+            if entry.as_ref().is_ok_and(is_over) {
+                continue;
+            }
+            match self.step(&entry, &mut glance, &met) {
+                Step::On => {}
+                Step::Over => over = entry.ok().map(DirEntry::into_path),
+                Step::File(path) => {
+                    if add(&met.files) >= max || self.cancel.is_cancelled() {
+                        break;
+                    }
+                    files.push(path.to_owned());
                 }
             }
-            WalkState::Continue
-        })
-    });
-    let count = count.into_inner();
-    Walked {
-        files: count.min(max),
-        stopped: count > max,
-        unreadable: unreadable.into_inner(),
-        hidden: denied.into_inner(),
-        unasked: unasked.into_inner(),
+        }
+        (files, met.walked(max))
+    }
+
+    fn builder(&self, met: &Met) -> WalkBuilder {
+        let top = self.base.path();
+        let obeys = top.ancestors().all(has_plain_ignore_files);
+        let unreadable = Arc::clone(&met.unreadable);
+        let mut walk = WalkBuilder::new(top);
+        walk.hidden(self.hidden == Hidden::Skipped)
+            .require_git(false)
+            .ignore(obeys)
+            .git_ignore(obeys)
+            .git_exclude(obeys)
+            .parents(obeys)
+            // Asked before anything is read in a directory.
+            .filter_entry(move |entry| {
+                if entry.file_name() == ".git" {
+                    return false;
+                }
+                let is_dir = entry.file_type().is_some_and(|kind| kind.is_dir());
+                let is_plain = !(is_dir && obeys) || has_plain_ignore_files(entry.path());
+                if !is_plain {
+                    add(&unreadable);
+                }
+                is_plain
+            });
+        walk
+    }
+
+    fn step<'a>(&self, entry: &'a Result<DirEntry, ignore::Error>, glance: &mut Glance<'_>, met: &Met) -> Step<'a> {
+        let Ok(entry) = entry else {
+            add(&met.unreadable);
+            return Step::On;
+        };
+        let Ok(path) = entry.path().strip_prefix(self.base.path()) else { return Step::Over };
+        let is_dir = entry.file_type().is_some_and(|kind| kind.is_dir());
+        let is_file = entry.file_type().is_some_and(|kind| kind.is_file());
+        if !(is_dir || is_file && (self.keep)(path)) {
+            return Step::On;
+        }
+        match glance.of(path) {
+            Verdict::Deny => {
+                add(&met.denied);
+                Step::Over
+            }
+            Verdict::Ask if is_file && self.wanted == Wanted::Contents => {
+                add(&met.unasked);
+                Step::On
+            }
+            Verdict::Allow | Verdict::Ask if is_file => Step::File(path),
+            Verdict::Allow | Verdict::Ask => Step::On,
+        }
     }
 }
 
@@ -152,7 +233,7 @@ pub(super) fn threads() -> usize {
 
 #[cfg(test)]
 mod tests {
-    use baton_guard::{Grant, PathGuard, Reach, Rules, Scope};
+    use baton_guard::{Grant, Origin, PathGuard, PermissionSettings, Reach, Rules, Scope};
 
     use super::*;
     use crate::regular::tests::held;
@@ -161,7 +242,15 @@ mod tests {
         let base = held(root).into_dir().unwrap();
         let guard = PathGuard::new(Scope::default(), Rules::none(), Reach::Anywhere);
         let (grant, cancel) = (Grant::none(), CancellationToken::new());
-        files(&base, (Hidden::Skipped, Wanted::Names, max), &guard.sight(root, &grant), &cancel, |_| true, found)
+        over(&base, &guard.sight(root, &grant), &cancel).all(max, |_, path| found(path))
+    }
+
+    fn over<'a>(
+        base: &'a Dir,
+        sight: &'a Sight<'a>,
+        cancel: &'a CancellationToken,
+    ) -> Walk<'a, impl Fn(&Path) -> bool + Sync> {
+        Walk { base, hidden: Hidden::Skipped, wanted: Wanted::Names, sight, cancel, keep: |_: &Path| true }
     }
 
     const NOTHING: Walked = Walked { files: 0, stopped: false, unreadable: 0, hidden: 0, unasked: 0 };
@@ -188,6 +277,41 @@ mod tests {
     }
 
     #[test]
+    fn the_first_files_are_those_of_the_whole_walk() {
+        let dir = tempfile::tempdir().unwrap();
+        for name in ["b.d/z", "b/c/a", "b/c.x", "b/.gitignore", "a/1", "a/ignored", "c", "b-", ".hidden"] {
+            let file = dir.path().join(name);
+            std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+            std::fs::write(file, "c.*\n").unwrap();
+        }
+        std::fs::write(dir.path().join("a/.gitignore"), "ignored\n").unwrap();
+        // Whoever reads it waits for ever.
+        std::fs::create_dir(dir.path().join("pipe")).unwrap();
+        let pipe = dir.path().join("pipe/.gitignore");
+        assert!(std::process::Command::new("mkfifo").arg(pipe).status().unwrap().success());
+        let base = held(dir.path()).into_dir().unwrap();
+        let mut rules = Rules::none();
+        let deny = vec!["Read(b.d)".to_owned(), "Read(b.d/**)".to_owned()];
+        rules.add(&PermissionSettings { deny, ..PermissionSettings::default() }, Origin::Trusted).unwrap();
+        let guard = PathGuard::new(Scope { root: base.path().to_owned(), ..Scope::default() }, rules, Reach::Anywhere);
+        let (grant, cancel) = (Grant::none(), CancellationToken::new());
+        let sight = guard.sight(base.path(), &grant);
+        let walk = over(&base, &sight, &cancel);
+        let all = std::sync::Mutex::new(Vec::new());
+        let walked = walk.all(9, |_, path| {
+            all.lock().unwrap().push(path);
+            true
+        });
+        let mut all = all.into_inner().unwrap();
+        all.sort_unstable();
+        assert_eq!(all, ["a/1", "b/c/a", "b-", "c"].map(PathBuf::from));
+        assert_eq!(walk.first(9), (all.clone(), walked));
+        assert_eq!((walked.unreadable, walked.hidden), (1, 1));
+        let (first, walked) = walk.first(2);
+        assert_eq!((&first[..], walked.stopped), (&all[..2], true));
+    }
+
+    #[test]
     fn what_is_not_there_by_its_handle_does_not_count() {
         let dir = tempfile::tempdir().unwrap();
         std::fs::write(dir.path().join("a"), "").unwrap();
@@ -202,7 +326,7 @@ mod tests {
         let guard = PathGuard::new(Scope::default(), Rules::none(), Reach::Anywhere);
         let (grant, cancel) = (Grant::none(), CancellationToken::new());
         let sight = guard.sight(base.path(), &grant);
-        let walked = files(&base, (Hidden::Skipped, Wanted::Names, 9), &sight, &cancel, |_| true, |_| true);
+        let walked = over(&base, &sight, &cancel).all(9, |_, _| true);
         assert_eq!(walked.note().as_deref(), Some("[1 places could not be read]"));
     }
 }
