@@ -16,6 +16,7 @@ mod environment;
 mod git;
 mod helper;
 mod init;
+mod kernel;
 mod landlock;
 mod letter;
 mod loopback;
@@ -34,14 +35,12 @@ mod walls;
 mod watch;
 mod workspace;
 
-use std::ffi::OsStr;
 use std::fmt;
 use std::fs;
 use std::io;
 use std::net::TcpListener;
 use std::path::PathBuf;
-use std::process::Stdio;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -54,10 +53,11 @@ pub use prepared::{Aftermath, Prepared};
 pub use settings::SandboxSettings;
 pub use workspace::Workspace;
 
+use kernel::Kernel;
 use letter::Request;
 use network::{Door, Shared};
 use prepared::Way;
-use walls::{Last, Walls};
+use walls::Last;
 use watch::Watched;
 
 /// How well commands are kept in.
@@ -96,15 +96,11 @@ pub struct Found {
 /// Makes sandboxes. Finds out at the first use what the kernel can do.
 #[derive(Debug)]
 pub struct Sandbox {
-    helper: PathBuf,
-    levels: Vec<Level>,
-    found: OnceLock<Found>,
+    kernel: Arc<Kernel>,
     /// The network that commands share which reach no other. Made for the first of them.
     network: OnceLock<Shared>,
     /// Whether there is a listener in it.
     listens: bool,
-    /// Where it is kept what the kernel can do.
-    memory: Option<PathBuf>,
     walls: Last,
 }
 
@@ -132,73 +128,30 @@ impl Sandbox {
         self
     }
 
-    /// Keeps in this file what the kernel can do, so that the next process need not find out.
+    /// Keeps in this file what the kernel can do, so that the next process need not find out. To be called first.
     #[must_use]
     pub fn remembering(mut self, file: PathBuf) -> Self {
-        self.memory = Some(file);
+        if let Some(kernel) = Arc::get_mut(&mut self.kernel) {
+            kernel.memory = Some(file);
+        }
+        self
+    }
+
+    /// Begins to find out what the kernel can do. Does not wait for it.
+    #[must_use]
+    pub fn looking(self) -> Self {
+        self.kernel.look();
         self
     }
 
     fn of(levels: Vec<Level>) -> Self {
-        // Not by its name: that may lead to another version by now.
-        Self {
-            helper: PathBuf::from("/proc/self/exe"),
-            levels,
-            found: OnceLock::new(),
-            network: OnceLock::new(),
-            listens: false,
-            memory: None,
-            walls: Last::default(),
-        }
+        let kernel = Arc::new(Kernel::of(levels));
+        Self { kernel, network: OnceLock::new(), listens: false, walls: Last::default() }
     }
 
     /// What the kernel can do. A few milliseconds at the first call, during which it blocks.
     pub fn found(&self) -> &Found {
-        self.found.get_or_init(|| {
-            let memory = self.memory.as_deref().and_then(|file| Some((file, memory::key(&self.levels)?)));
-            if let Some(level) = memory.as_ref().and_then(|(file, key)| memory::recall(file, key)) {
-                return Found { level, missing: Vec::new() };
-            }
-            let mut missing = Vec::new();
-            for level in &self.levels {
-                match self.probe(*level) {
-                    // Only the best is kept: why it was not better could not be told the next time.
-                    Ok(()) => {
-                        if let Some((file, key)) = memory.filter(|_| missing.is_empty()) {
-                            // If it cannot be kept, it is found out again.
-                            let _ = memory::keep(file, key, *level);
-                        }
-                        return Found { level: *level, missing };
-                    }
-                    Err(why) => missing.push((*level, why.to_string())),
-                }
-            }
-            Found { level: Level::None, missing }
-        })
-    }
-
-    /// Makes a sandbox and runs nothing in it.
-    fn probe(&self, level: Level) -> io::Result<()> {
-        let temp = tempfile::tempdir()?;
-        let policy = Policy {
-            writable: Vec::new(),
-            protected: Vec::new(),
-            hidden: Vec::new(),
-            readable: Vec::new(),
-            temp: temp.path().to_owned(),
-            network: Network::Loopback,
-        };
-        if level == Level::Landlock {
-            return Walls::of(&policy)?.0.try_out();
-        }
-        let prepared = self.prepare_at(level, &policy, None)?;
-        let status =
-            prepared.start(std::iter::empty::<&OsStr>())?.stdout(Stdio::null()).stderr(Stdio::null()).status()?;
-        match prepared.finish()?.error {
-            Some(error) => Err(io::Error::other(error)),
-            None if status.success() => Ok(()),
-            None => Err(io::Error::other(format!("the helper ended with {status}"))),
-        }
+        self.kernel.found()
     }
 
     /// Gets everything ready for one command. Blocks for a moment: files are looked at, and places are held. Fails if
@@ -228,7 +181,7 @@ impl Sandbox {
         if let Some(shared) = self.network.get() {
             return Ok(shared);
         }
-        let shared = Shared::make(&self.helper, self.listens)?;
+        let shared = Shared::make(&self.kernel.helper, self.listens)?;
         Ok(self.network.get_or_init(|| shared))
     }
 
@@ -267,7 +220,7 @@ impl Sandbox {
                 let numbers = door.as_ref().map(Door::numbers);
                 let parent = std::process::id();
                 let request = Request { policy, parent, door: numbers, forward: false, lingers: false };
-                Way::helped(self.helper.clone(), request, door)?
+                Way::helped(self.kernel.helper.clone(), request, door)?
             }
             Level::None => return Err(io::Error::other("there is no sandbox of this kind")),
         };

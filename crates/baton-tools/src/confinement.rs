@@ -92,9 +92,12 @@ impl Confinement {
     }
 }
 
-/// The directory that has to be writable for this path to be written.
+/// What has to be writable for this path to be written: its directory, since programs put new files in place of old ones.
+/// A whole system or a whole home is never meant, so there it is the file alone, if there is one.
 fn existing(path: &Path) -> Option<PathBuf> {
     let dir = path.ancestors().skip(usize::from(!path.is_dir())).find(|dir| dir.is_dir())?;
-    // A whole system or a whole home is never meant.
-    dir.parent().map(|_| dir.to_owned()).filter(|dir| std::env::home_dir().as_ref() != Some(dir))
+    if dir.parent().is_some() && std::env::home_dir().as_deref() != Some(dir) {
+        return Some(dir.to_owned());
+    }
+    path.symlink_metadata().is_ok_and(|found| found.is_file()).then(|| path.to_owned())
 }

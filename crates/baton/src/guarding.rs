@@ -29,11 +29,18 @@ pub struct Guarding {
 }
 
 impl Setup {
+    /// What would keep commands in, if the mode needs that. It begins to find out what it can, which takes a while.
+    pub fn begin_guarding(&self, asked: Option<PermissionMode>) -> Option<Confinement> {
+        let (asked, _) = self.within_managed(asked.or(self.mode));
+        let is_read_only = asked == Some(PermissionMode::Plan) || self.is_too_wide();
+        (asked != Some(PermissionMode::Yolo)).then(|| self.confinement(is_read_only))
+    }
+
     /// Decides on the mode, and on the sandbox that it needs. Asking for a mode that needs one where there is none is a
     /// fault: nothing ever runs with less than what was asked for.
-    pub fn guarding(&self, asked: Option<PermissionMode>) -> Result<Guarding, Fault> {
+    pub fn guarding(&self, asked: Option<PermissionMode>, begun: Option<Confinement>) -> Result<Guarding, Fault> {
         let (asked, of_managed) = self.within_managed(asked.or(self.mode));
-        let mut guarding = self.guarding_as(asked)?;
+        let mut guarding = self.guarding_as(asked, begun)?;
         guarding.notice = match (guarding.notice, of_managed) {
             (Some(one), Some(other)) => Some(format!("{one}; {other}")),
             (one, other) => one.or(other),
@@ -54,11 +61,10 @@ impl Setup {
         }
     }
 
-    fn guarding_as(&self, asked: Option<PermissionMode>) -> Result<Guarding, Fault> {
-        if asked == Some(PermissionMode::Yolo) {
+    fn guarding_as(&self, asked: Option<PermissionMode>, begun: Option<Confinement>) -> Result<Guarding, Fault> {
+        let Some(confinement) = begun else {
             return Ok(Guarding { mode: PermissionMode::Yolo, confinement: None, notice: None });
-        }
-        let confinement = self.confinement(asked == Some(PermissionMode::Plan) || self.is_too_wide());
+        };
         let is_held = confinement.level() != Level::None;
         let missing = || unavailable(confinement.sandbox.found());
         match asked {
@@ -88,7 +94,7 @@ impl Setup {
             None => Sandbox::new(),
             Some(level) => Sandbox::only(level),
         };
-        let sandbox = sandbox.remembering(self.places.state_dir.join("sandbox.json"));
+        let sandbox = sandbox.remembering(self.places.state_dir.join("sandbox.json")).looking();
         Confinement {
             sandbox: if self.sandbox.hosts.is_empty() { sandbox } else { sandbox.listening() },
             home: self.places.home.clone(),

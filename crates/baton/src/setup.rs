@@ -208,6 +208,8 @@ impl Setup {
 
     /// Everything a conversation is made of, and the recording of its traffic if one was asked for.
     pub fn conversation(&self, request: Request<'_>) -> Result<(Options, Option<Recording>), Fault> {
+        let asked = if self.is_too_wide() { Some(PermissionMode::Plan) } else { request.mode };
+        let begun = self.begin_guarding(asked);
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
         let ids: Arc<dyn IdSource> = Arc::new(RandomIds::default());
         let Kept { id, log, history, notices: of_session } = self.session(request.session, clock.now(), &*ids)?;
@@ -224,8 +226,7 @@ impl Setup {
         let tape = Tape { record: request.record, marks: self.marks(&env)? };
         let Opened { model, recording, notice } = models.open(name, &gate, &self.cwd, &env, tape).map_err(fault)?;
 
-        let asked = if self.is_too_wide() { Some(PermissionMode::Plan) } else { request.mode };
-        let Guarding { mode, confinement, notice: of_guard } = self.guarding(asked)?;
+        let Guarding { mode, confinement, notice: of_guard } = self.guarding(asked, begun)?;
         let redactor = self.redactor();
         let source = EventSource::new(id, Arc::clone(&clock), ids);
         let permissions = self.permissions(mode, source.session(), clock.clone(), redactor.clone())?;

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 /// Paths are absolute. Where they overlap, the deeper one counts.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Policy {
-    /// Directories whose content may be changed. They must exist.
+    /// Directories whose content may be changed, and single files. They must exist.
     pub writable: Vec<PathBuf>,
     /// What may not be changed although it lies in a writable directory, there or not.
     pub protected: Vec<Protected>,

@@ -130,7 +130,12 @@ impl Scene {
 
     /// Runs a script in the sandbox.
     pub fn run(&self, sandbox: &Sandbox, script: &str) -> (Output, Aftermath) {
-        let prepared = sandbox.prepare(&self.policy()).unwrap();
+        self.run_under(&self.policy(), sandbox, script)
+    }
+
+    /// Runs a script in the sandbox, with a policy of its own.
+    pub fn run_under(&self, policy: &Policy, sandbox: &Sandbox, script: &str) -> (Output, Aftermath) {
+        let prepared = sandbox.prepare(policy).unwrap();
         let mut command = prepared.command("bash", ["-c", script]).unwrap();
         let output = self.equip(&mut command).output().unwrap();
         (output, prepared.finish().unwrap())

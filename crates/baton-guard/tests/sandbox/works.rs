@@ -17,6 +17,7 @@ pub fn all(level: Level) -> Vec<(&'static str, Work)> {
         ("protected paths are left as they were", nothing_stays),
         ("python", python),
         ("secrets that come later are hidden", later_secret),
+        ("a single file that may be written", single_file),
     ];
     if level == Level::Namespaces {
         works.push(("a server and its client", server));
@@ -140,6 +141,20 @@ fn later_secret(scene: &Scene, sandbox: &Sandbox) -> Result<(), String> {
     write("plain.new", "two");
     std::fs::rename(home.join("plain.new"), home.join("plain")).unwrap();
     expect(scene, sandbox, &show, "two")
+}
+
+fn single_file(scene: &Scene, sandbox: &Sandbox) -> Result<(), String> {
+    let home = scene.base.join("home");
+    std::fs::write(home.join("notes"), "one\n").unwrap();
+    std::fs::write(home.join("other"), "one\n").unwrap();
+    let mut policy = scene.policy();
+    policy.writable.push(home.join("notes"));
+    let script = "echo two >> $HOME/notes; echo two >> $HOME/other; echo two > $HOME/new; cat $HOME/.netrc";
+    let (output, aftermath) = scene.run_under(&policy, sandbox, script);
+    let text = |name: &str| std::fs::read_to_string(home.join(name)).unwrap_or_default();
+    let found = (text("notes"), text("other"), text("new"));
+    let is_right = (&*found.0, &*found.1, &*found.2) == ("one\ntwo\n", "one\n", "") && output.stdout.is_empty();
+    if is_right { Ok(()) } else { Err(format!("{found:?} {output:?} {aftermath:?}")) }
 }
 
 fn server(scene: &Scene, sandbox: &Sandbox) -> Result<(), String> {

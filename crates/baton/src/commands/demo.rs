@@ -89,7 +89,7 @@ fn rehearse(global: &Global, args: &Args, repository: &Path, temp: &Path) -> Res
     let limits = TurnLimits::default();
     // The commands of the sample are known, so it goes on where there is no sandbox.
     setup.mode = None;
-    let is_held = setup.guarding(None)?.mode == PermissionMode::Auto;
+    let is_held = setup.guarding(None, setup.begin_guarding(None))?.mode == PermissionMode::Auto;
     let mode = Some(if is_held { PermissionMode::Auto } else { PermissionMode::Yolo });
     let request = Request {
         model: Some(&model),
