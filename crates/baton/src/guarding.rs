@@ -32,8 +32,11 @@ impl Setup {
     /// What would keep commands in, if the mode needs that. It begins to find out what it can, which takes a while.
     pub fn begin_guarding(&self, asked: Option<PermissionMode>) -> Option<Confinement> {
         let (asked, _) = self.within_managed(asked.or(self.mode));
-        let is_read_only = asked == Some(PermissionMode::Plan) || self.is_too_wide();
-        (asked != Some(PermissionMode::Yolo)).then(|| self.confinement(is_read_only))
+        (asked != Some(PermissionMode::Yolo)).then(|| self.confinement(self.is_read_only(asked)))
+    }
+
+    fn is_read_only(&self, asked: Option<PermissionMode>) -> bool {
+        asked == Some(PermissionMode::Plan) || self.is_too_wide()
     }
 
     /// Decides on the mode, and on the sandbox that it needs. Asking for a mode that needs one where there is none is a
@@ -62,9 +65,10 @@ impl Setup {
     }
 
     fn guarding_as(&self, asked: Option<PermissionMode>, begun: Option<Confinement>) -> Result<Guarding, Fault> {
-        let Some(confinement) = begun else {
+        if asked == Some(PermissionMode::Yolo) {
             return Ok(Guarding { mode: PermissionMode::Yolo, confinement: None, notice: None });
-        };
+        }
+        let confinement = begun.unwrap_or_else(|| self.confinement(self.is_read_only(asked)));
         let is_held = confinement.level() != Level::None;
         let missing = || unavailable(confinement.sandbox.found());
         match asked {

@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use baton_agent::{
-    CompactionSettings, Environment, InstructionSetting, LimitsMax, Lookup, ModelSetting, Options, Permissions, RandomIds,
-    SystemClock, TurnLimits, find_instructions, opening,
+    CompactionSettings, Environment, InstructionSetting, LimitsMax, Lookup, ModelSetting, Options, Permissions,
+    RandomIds, SystemClock, TurnLimits, find_instructions, opening,
 };
 use baton_config::{LayerKind, Places, Problem, Project, RootKind, Section, Warning, Watch};
 use baton_core::{
