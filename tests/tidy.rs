@@ -11,6 +11,7 @@ const LAYERS: [(&str, &[&str]); 10] = [
     ("baton-core", &[]),
     ("baton-config", &["baton-core"]),
     ("baton-net", &["baton-core"]),
+    ("baton-workflow", &["baton-core"]),
     ("baton-guard", &["baton-core", "baton-config"]),
     ("baton-llm", &["baton-core", "baton-config", "baton-net", "baton-guard"]),
     ("baton-tools", &["baton-core", "baton-config", "baton-net", "baton-guard"]),
@@ -37,7 +38,7 @@ const LAYERS: [(&str, &[&str]); 10] = [
 ];
 
 /// Pure crates and what would make them impure.
-const PURE: [&str; 1] = ["baton-core"];
+const PURE: [&str; 2] = ["baton-core", "baton-workflow"];
 const IMPURE: [&str; 6] = ["std::fs", "std::net", "std::process", "std::env", "SystemTime::now", "Timestamp::now"];
 
 /// The longest a source file may be.
@@ -124,7 +125,8 @@ fn every_module_says_its_job_and_reads_in_one_sitting() {
 #[test]
 fn nothing_speaks_of_one_machine() {
     let root = workspace_root();
-    let texts = [".rs", ".md", ".toml", ".sh", ".jsonl", ".jsonc"].iter().flat_map(|ending| files(root, ending));
+    let texts =
+        [".rs", ".md", ".toml", ".sh", ".jsonl", ".jsonc", ".star"].iter().flat_map(|ending| files(root, ending));
     for file in texts.filter(|file| !file.ends_with("tidy.rs")) {
         let text = String::from_utf8_lossy(&fs::read(&file).unwrap()).into_owned();
         for word in [concat!("/", "root/"), concat!("/", "work/"), concat!("/home/", "runner")] {
