@@ -7,11 +7,12 @@ use std::path::{Path, PathBuf};
 use crate::support::workspace_root;
 
 /// Which crates a crate may use; a new arrow is a change of design.
-const LAYERS: [(&str, &[&str]); 10] = [
+const LAYERS: [(&str, &[&str]); 11] = [
     ("baton-core", &[]),
     ("baton-config", &["baton-core"]),
     ("baton-net", &["baton-core"]),
     ("baton-workflow", &["baton-core"]),
+    ("baton-store", &["baton-core", "baton-config", "baton-workflow"]),
     ("baton-guard", &["baton-core", "baton-config"]),
     ("baton-llm", &["baton-core", "baton-config", "baton-net", "baton-guard"]),
     ("baton-tools", &["baton-core", "baton-config", "baton-net", "baton-guard"]),

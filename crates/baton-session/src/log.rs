@@ -5,13 +5,13 @@ use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
+use baton_config::{InUse, Lock};
 use baton_core::{Event, EventBody, EventId, IdSource, SessionId, Timestamp};
 
 use crate::blobs::{self, Blobs};
 use crate::codec::encode;
 use crate::entry::{Entry, EntryBody, Header, Own};
 use crate::load::{LoadError, Loaded, load};
-use crate::lock::{Held, Lock};
 use crate::search::Archive;
 
 /// A session file that this process writes, and nobody else.
@@ -35,7 +35,7 @@ pub struct Log {
 pub enum OpenError {
     /// Somebody else writes it.
     #[error(transparent)]
-    Held(#[from] Held),
+    Held(#[from] InUse),
     /// It cannot be read, or not be written.
     #[error("{}: {why}", .file.display())]
     Unusable {

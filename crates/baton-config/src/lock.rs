@@ -1,4 +1,4 @@
-//! The lock of a session: one writer, and everybody else learns who it is.
+//! The lock of a file that one process writes: everybody else learns who it is.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek, Write};
@@ -10,22 +10,22 @@ const TRIES_MAX: u32 = 100;
 
 /// The lock, held until it is dropped. The system lets go of it when the process dies.
 #[derive(Debug)]
-pub(crate) struct Lock {
+pub struct Lock {
     file: File,
     path: PathBuf,
 }
 
-/// Somebody else writes this session.
+/// Somebody else writes it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("the session is open in another Baton{}", .pid.map_or_else(String::new, |pid| format!(" (process {pid})")))]
-pub struct Held {
+#[error("it is open in another Baton{}", .pid.map_or_else(String::new, |pid| format!(" (process {pid})")))]
+pub struct InUse {
     /// Who, if they have said so.
     pub pid: Option<u32>,
 }
 
 impl Lock {
     /// Takes the lock, or says who has it.
-    pub(crate) fn take(path: &Path) -> io::Result<Result<Self, Held>> {
+    pub fn take(path: &Path) -> io::Result<Result<Self, InUse>> {
         for _ in 0..TRIES_MAX {
             let mut file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path)?;
             match file.try_lock() {
@@ -34,7 +34,7 @@ impl Lock {
                     let mut text = String::new();
                     // Whoever has it may not have written its number yet.
                     let pid = file.read_to_string(&mut text).ok().and_then(|_| text.trim().parse().ok());
-                    return Ok(Err(Held { pid }));
+                    return Ok(Err(InUse { pid }));
                 }
                 Err(TryLockError::Error(error)) => return Err(error),
             }
@@ -46,7 +46,7 @@ impl Lock {
                 return Ok(Ok(Self { file, path: path.to_owned() }));
             }
         }
-        Err(io::Error::other("the lock of the session changes hands all the time"))
+        Err(io::Error::other("the lock changes hands all the time"))
     }
 }
 
