@@ -325,7 +325,7 @@ fn texts_are_filled_in_where_they_are_the_persons_own() {
     let mut command = world.command(&["config", "check"]);
     command.env("SECRET", "zq81-private");
     let run = run(command).expect(2);
-    assert!(run.stdout.contains("`model` is left out: nothing is filled in"), "{run:?}");
+    assert!(run.stdout.contains("`model` is left out: nothing is filled in where"), "{run:?}");
     assert_eq!(explained(&world, "model")["value"], Value::Null);
 }
 

@@ -141,8 +141,6 @@ impl<'a> Reader<'a> {
         let mut parts: Vec<Part<'a>> = Vec::new();
         let mut below: Option<Value> = None;
         for layer in &self.config.layers {
-            let Some(value) = layer.values.get(S::KEY) else { continue };
-            let mut value = value.clone();
             let is_managed = layer.kind == LayerKind::Managed;
             let holds_back = |path: &[String]| {
                 path.split_first()
@@ -153,6 +151,8 @@ impl<'a> Reader<'a> {
             {
                 return Err(ConfigError(missing.clone()));
             }
+            let Some(value) = layer.values.get(S::KEY) else { continue };
+            let mut value = value.clone();
             if !self.keep_allowed::<S>(layer, &mut value) || is_managed && !self.keep_tightening::<S>(layer, &mut value)
             {
                 continue;
@@ -269,8 +269,16 @@ impl<'a> Reader<'a> {
             }
             removed.push(first_place);
         }
-        let message = format!("`{}` is left out: too much in it is wrong", S::KEY);
-        self.warn::<S>(Problem::Wrong, layer, &[], message);
+        let warning = |so: &str| {
+            let message = format!("`{}`: too much in it is wrong; {so}", S::KEY);
+            self.warning::<S>(Problem::Wrong, Some(layer), &[], message)
+        };
+        // With all that is wrong, what is right is left out, too.
+        if (S::holds_back(&[]) || layer.kind == LayerKind::Managed) && strictness == Strictness::Stop {
+            return Err(ConfigError(warning("mend it")));
+        }
+        let warning = warning("all of it is left out");
+        self.warnings.push(warning);
         Ok(false)
     }
 

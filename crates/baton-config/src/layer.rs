@@ -13,6 +13,9 @@ use crate::fill::{self, Filled, Filling};
 use crate::values::{get, put, remove};
 use crate::{Problem, Warning, key, small_file};
 
+/// What is shorter is no secret.
+const SECRET_BYTES_MIN: usize = 4;
+
 /// Where a layer comes from; later kinds win over earlier ones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum LayerKind {
@@ -168,7 +171,7 @@ impl Layer {
             let shown = key::show_key(path);
             let message = match filling {
                 Some(_) => format!("`{shown}`: {why}; it is left out"),
-                None => format!("`{shown}` is left out: nothing is filled in for what comes with a repository"),
+                None => format!("`{shown}` is left out: nothing is filled in where a file is not yours alone"),
             };
             remove(&mut values, path);
             let (problem, place) = (Problem::Wrong, self.place_of(path));
@@ -195,8 +198,11 @@ impl Layer {
     pub(crate) fn hide(&self, mut message: String) -> String {
         for Filled { written, text } in self.filled.iter().filter(|filled| !filled.text.is_empty()) {
             let quoted = format!("{text:?}");
-            let inner = &quoted[1..quoted.len() - 1];
-            message = message.replace(inner, written).replace(text.as_str(), written);
+            message = message.replace(&quoted, &format!("{written:?}"));
+            // A short text is in every message, and it is no secret.
+            if text.len() >= SECRET_BYTES_MIN {
+                message = message.replace(&quoted[1..quoted.len() - 1], written).replace(text.as_str(), written);
+            }
         }
         message
     }

@@ -190,8 +190,30 @@ fn what_is_wrong_falls_back_to_the_layer_below() {
     assert!(warnings.len() == 1 && warnings[0].starts_with("p:2: `kit.number`: "), "{warnings:?}");
 }
 
+/// All of it holds back, but for one list.
+#[derive(Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+struct Strict {
+    some: Vec<String>,
+    stop: Vec<String>,
+}
+
+impl Section for Strict {
+    const KEY: &'static str = "strict";
+
+    fn holds_back(path: &[String]) -> bool {
+        path.first().is_none_or(|field| field != "some")
+    }
+}
+
 #[test]
 fn what_holds_back_is_never_left_out() {
+    let items = vec!["1"; 200].join(",");
+    let config = Config::new(vec![file(LayerKind::User, "u", &format!("{{\"strict\": {{\"some\": [{items}]}}}}"))]);
+    assert!(config.reader().section::<Strict>().is_err(), "what is right must not go with what is wrong");
+    let filling = crate::Filling { var: &|_| None, home: None };
+    let config = Config::new(vec![file(LayerKind::User, "u", "{\"strict\": \"{env:X}\"}").fill_in(Some(&filling))]);
+    assert!(config.reader().section::<Strict>().is_err(), "what cannot be filled in must not be left out");
     let (found, _) = kit("\n\"stop\": [\"a\",\n1]", "");
     assert!(found.unwrap_err().to_string().starts_with("u:4: `kit.stop.1`: "));
 }
