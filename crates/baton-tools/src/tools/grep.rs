@@ -1,7 +1,7 @@
 //! `grep`: searches the contents of files.
 
 use std::collections::BTreeMap;
-use std::io;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -25,6 +25,8 @@ const LIMIT_DEFAULT: usize = 200;
 const LIMIT_MAX: usize = 1_000;
 const CONTEXT_MAX: usize = 20;
 const LINE_BYTES_MAX: usize = 300;
+/// A file that is larger is searched while it is read.
+const SMALL_BYTES_MAX: usize = 64 * 1024;
 /// How many files are searched before all the others are looked for.
 const FIRST_FILES: usize = 512;
 /// A file is searched up to a line that is longer: it would have to be in memory.
@@ -187,11 +189,11 @@ impl Search {
         std::thread::scope(|scope| {
             for _ in 0..walk::threads().min(files.len()) {
                 scope.spawn(|| {
-                    let (mut searcher, mut open) = (self.searcher(), opener());
+                    let (mut searcher, mut open, mut buffer) = (self.searcher(), opener(), Vec::new());
                     while found.load(Ordering::Relaxed) <= self.limit && !cancel.is_cancelled() {
                         let at = next.fetch_add(1, Ordering::Relaxed);
                         let Some(file) = files.get(at) else { break };
-                        let hits = self.search(&mut searcher, open(file));
+                        let hits = self.search(&mut searcher, &mut buffer, open(file));
                         if hits.matches > 0 || hits.unfinished {
                             found.fetch_add(self.count(&hits), Ordering::Relaxed);
                             all.lock().unwrap_or_else(PoisonError::into_inner).insert(at, hits);
@@ -213,13 +215,17 @@ impl Search {
         all.map(|hits| self.count(hits)).sum::<usize>() > self.limit
     }
 
-    fn search(&self, searcher: &mut Searcher, file: io::Result<Regular>) -> Hits {
+    fn search(&self, searcher: &mut Searcher, buffer: &mut Vec<u8>, file: io::Result<Regular>) -> Hits {
         let matches_max = if self.files_only { 1 } else { self.limit + 1 };
         let mut collect = Collect { hits: Hits::default(), matches_max };
         // The reader ends when the call is cancelled: a huge file without a match never comes to the sink.
         // What cannot be opened or read is passed over, as everywhere in such searches.
-        if let Ok(reader) = file
-            && let Err(error) = searcher.search_reader(&self.matcher, reader, &mut collect)
+        if let Ok(mut file) = file
+            && let Err(error) = match at_once(&mut file, buffer) {
+                Ok(true) => searcher.search_slice(&self.matcher, buffer, &mut collect),
+                Ok(false) => searcher.search_reader(&self.matcher, (&buffer[..]).chain(file), &mut collect),
+                Err(error) => Err(error),
+            }
         {
             collect.hits.unfinished = error.kind() == io::ErrorKind::Other;
         }
@@ -276,6 +282,21 @@ impl Search {
     }
 }
 
+/// Reads a file that is small, as most are, by one call; whether that was all of it.
+fn at_once(file: &mut Regular, buffer: &mut Vec<u8>) -> io::Result<bool> {
+    buffer.clear();
+    let size = usize::try_from(file.metadata().len()).unwrap_or(usize::MAX);
+    // What says that it is empty may be a file of the kernel that is not.
+    if size == 0 || size > SMALL_BYTES_MAX {
+        return Ok(false);
+    }
+    // With room for one more, less than asked for means that this is the end.
+    buffer.resize(size + 1, 0);
+    let count = file.read(buffer)?;
+    buffer.truncate(count);
+    Ok(count == size)
+}
+
 struct Collect {
     hits: Hits,
     matches_max: usize,
@@ -316,6 +337,33 @@ mod tests {
     use crate::regular::tests::held;
 
     #[test]
+    fn small_and_large_files_are_searched_alike() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("a");
+        let search = Search::new(&serde_json::from_value(serde_json::json!({"pattern": "^né"})).unwrap()).unwrap();
+        let cancel = CancellationToken::new();
+        let (mut searcher, mut buffer) = (search.searcher(), Vec::new());
+        let mut count = |contents: &[u8]| {
+            std::fs::write(&file, contents).unwrap();
+            search.search(&mut searcher, &mut buffer, regular::open(&held(&file), &cancel)).matches
+        };
+        let utf16 =
+            |text: &str| [0xFF, 0xFE].into_iter().chain(text.encode_utf16().flat_map(u16::to_le_bytes)).collect();
+        for size in [8, SMALL_BYTES_MAX - 1, SMALL_BYTES_MAX, SMALL_BYTES_MAX + 1, 3 * SMALL_BYTES_MAX] {
+            let text = format!("né\n{}\nné", "x".repeat(size.saturating_sub(8)));
+            assert_eq!(count(text.as_bytes()), 2, "{size}");
+            let wide: Vec<u8> = utf16(&text);
+            assert_eq!(count(&wide), 2, "{size}");
+            assert_eq!(count(format!("{text}\0").as_bytes()), 0, "{size}");
+        }
+        assert_eq!(count(b""), 0);
+        // It says that it is empty.
+        let search = Search::new(&serde_json::from_value(serde_json::json!({"pattern": "^Name:"})).unwrap()).unwrap();
+        let status = regular::open(&held(Path::new("/proc/self/status")), &cancel);
+        assert_eq!(search.search(&mut search.searcher(), &mut Vec::new(), status).matches, 1);
+    }
+
+    #[test]
     fn the_search_of_a_file_ends_when_cancelled() {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("a");
@@ -323,7 +371,8 @@ mod tests {
         let input = serde_json::json!({"pattern": "line"});
         let search = Search::new(&serde_json::from_value(input).unwrap()).unwrap();
         let cancel = CancellationToken::new();
-        let search = || search.search(&mut search.searcher(), regular::open(&held(&file), &cancel)).matches;
+        let search =
+            || search.search(&mut search.searcher(), &mut Vec::new(), regular::open(&held(&file), &cancel)).matches;
         assert_eq!(search(), 1);
         cancel.cancel();
         assert_eq!(search(), 0);
