@@ -12,5 +12,5 @@ mod signals;
 
 pub use exec::{Finish, exec};
 pub use input::{Input, gather};
-pub use output::{Format, show_fault};
+pub use output::{Format, Replay, show_fault};
 pub use signals::{Signal, Signals};

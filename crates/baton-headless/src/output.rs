@@ -26,6 +26,22 @@ pub enum Format {
     CodexJson,
 }
 
+/// Shows events that happened before, as text: prompts and answers on stdout, talk on stderr.
+pub struct Replay(text::Text);
+
+impl Default for Replay {
+    fn default() -> Self {
+        Self(text::Text::replaying())
+    }
+}
+
+impl Replay {
+    /// Shows one event.
+    pub fn show(&mut self, event: &Event) -> io::Result<()> {
+        self.0.show(&event.body)
+    }
+}
+
 /// What can be shown.
 pub(crate) enum Shown {
     /// Something happened.

@@ -1,8 +1,9 @@
 //! Blobs: texts that are too big for a line, kept once under their hash.
 
 use std::fs::{self, File};
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -105,7 +106,7 @@ impl Blobs {
 
     /// The text of a hash, if it is still what it was.
     pub fn get(&self, sha256: &str) -> io::Result<String> {
-        if sha256.len() != 64 || !sha256.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+        if !is_hash(sha256) {
             return Err(io::Error::new(io::ErrorKind::InvalidData, "that is no hash"));
         }
         let bytes = fs::read(self.path(sha256))?;
@@ -115,10 +116,22 @@ impl Blobs {
         String::from_utf8(bytes).map_err(io::Error::other)
     }
 
+    /// How the text of a hash begins: at most `max` bytes, and a few more or less.
+    pub(crate) fn head(&self, sha256: &str, max: usize) -> io::Result<String> {
+        if !is_hash(sha256) {
+            return Err(io::Error::new(io::ErrorKind::InvalidData, "that is no hash"));
+        }
+        let mut bytes = Vec::new();
+        File::open(self.path(sha256))?.take(max as u64).read_to_end(&mut bytes)?;
+        Ok(String::from_utf8_lossy(&bytes).into_owned())
+    }
+
     /// Keeps bytes under their hash; the file, if it is new.
     fn put(&self, sha256: &str, bytes: &[u8]) -> io::Result<Option<PathBuf>> {
         let path = self.path(sha256);
         if fs::metadata(&path).is_ok_and(|known| known.len() == bytes.len() as u64) {
+            // Used again: it must not be taken for one that nobody needs any more.
+            drop(File::options().append(true).open(&path).and_then(|file| file.set_modified(SystemTime::now())));
             return Ok(None);
         }
         let dir = path.parent().unwrap_or(&self.dir);
@@ -146,6 +159,12 @@ pub(crate) fn sync(files: &[PathBuf]) -> io::Result<()> {
     Ok(())
 }
 
-fn hash(bytes: &[u8]) -> String {
+/// Whether this can be the name of a blob.
+pub(crate) fn is_hash(sha256: &str) -> bool {
+    sha256.len() == 64 && sha256.bytes().all(|byte| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte))
+}
+
+/// The SHA-256 of bytes, in hexadecimal digits.
+pub(crate) fn hash(bytes: &[u8]) -> String {
     Sha256::digest(bytes).iter().fold(String::with_capacity(64), |text, byte| text + &format!("{byte:02x}"))
 }

@@ -50,6 +50,32 @@ pub(crate) fn decode(line: &[u8], blobs: &Blobs) -> Result<(Entry, bool), String
     Ok((Entry::from_object(object)?, is_whole))
 }
 
+/// Reads an entry whose big texts need not be whole: of each, at most `max` bytes are there.
+pub(crate) fn decode_heads(line: &[u8], blobs: &Blobs, max: usize) -> Result<Entry, String> {
+    let mut object: Map<String, Value> = serde_json::from_slice(line).map_err(|error| error.to_string())?;
+    let refs = object.shift_remove("refs").and_then(|refs| serde_json::from_value::<Vec<BlobRef>>(refs).ok());
+    let mut value = Value::Object(object);
+    for blob in refs.unwrap_or_default() {
+        if let (Some(spot), Ok(head)) = (value.pointer_mut(&blob.place), blobs.head(&blob.sha256, max)) {
+            *spot = head.into();
+        }
+    }
+    let Value::Object(mut object) = value else { return Err("it is no object".to_owned()) };
+    object.shift_remove("n");
+    object.shift_remove("crc");
+    Entry::from_object(object)
+}
+
+/// The texts of an entry that are kept apart.
+pub(crate) fn refs(line: &[u8]) -> Vec<BlobRef> {
+    #[derive(Deserialize)]
+    struct Refs {
+        #[serde(default)]
+        refs: Vec<BlobRef>,
+    }
+    serde_json::from_slice::<Refs>(line).map(|read| read.refs).unwrap_or_default()
+}
+
 /// What is known of an entry without reading all of it.
 #[derive(Debug, PartialEq, Eq, Deserialize)]
 pub(crate) struct Head<'a> {

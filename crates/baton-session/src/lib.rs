@@ -5,10 +5,12 @@
 
 mod blobs;
 mod carried;
+mod changing;
 mod codec;
 pub mod compaction;
 mod entry;
 mod history;
+mod index;
 mod line;
 mod load;
 mod log;
@@ -16,13 +18,17 @@ mod scan;
 mod search;
 mod sessions;
 mod tree;
+mod view;
 
 pub use blobs::Blobs;
 pub use carried::{Carried, FileUse, Ran, RanEnd, Rejected, Words};
+pub use changing::{ChangeError, Trashed};
 pub use entry::{Compacted, Entry, EntryBody, Header, Origin, Own, Span, VERSION, is_durable};
 pub use history::History;
+pub use index::{Found, Index, IndexError, MARKS, Summary};
 pub use load::{LoadError, Loaded, load};
 pub use log::{AppendError, Log, OpenError, Unsynced};
 pub use scan::{Backward, Cause, Damage, Forward, Piece};
 pub use search::{Archive, Hit, texts};
 pub use sessions::{FindError, ForkError, SessionFile, Sessions};
+pub use view::{Placed, View};

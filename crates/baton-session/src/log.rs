@@ -258,7 +258,8 @@ pub(crate) fn file_name(session: &SessionId) -> String {
     format!("{session}.jsonl")
 }
 
-fn lock_path(file: &Path) -> PathBuf {
+/// The lock of a session's file.
+pub(crate) fn lock_path(file: &Path) -> PathBuf {
     file.with_extension("lock")
 }
 

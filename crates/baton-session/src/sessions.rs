@@ -59,6 +59,15 @@ pub enum FindError {
         /// Some of them.
         candidates: Vec<String>,
     },
+    /// The entries of a session cannot be read.
+    #[error("its entries cannot be read: {0}")]
+    Entries(io::Error),
+    /// There is no such entry.
+    #[error("it has no entry `{0}`")]
+    NoEntry(String),
+    /// There are several such entries.
+    #[error("`{0}` can mean {1} entries of it")]
+    SeveralEntries(String, usize),
 }
 
 impl Sessions {
@@ -70,6 +79,11 @@ impl Sessions {
     /// Where their files are.
     pub fn dir(&self) -> &Path {
         &self.dir
+    }
+
+    /// The project's state directory.
+    pub fn state_dir(&self) -> &Path {
+        self.dir.parent().unwrap_or(&self.dir)
     }
 
     /// Where their big texts are.

@@ -30,8 +30,25 @@ struct Node {
 impl Tree {
     /// Reads a file. Every entry that is whole is found; one whose parent is lost follows the one before it.
     pub(crate) fn read(file: &File, blobs: &Blobs) -> io::Result<Self> {
-        let mut tree = Self { nodes: Vec::new(), by_id: HashMap::new(), damage: Vec::new() };
         let mut known: HashSet<Span> = HashSet::new();
+        let mut tree = Self::scan(file, |kind, line| {
+            if kind == "damage"
+                && let Ok((Entry { body: EntryBody::Own(Own::Damage { found }), .. }, _)) = decode(line, blobs)
+            {
+                known.extend(found);
+            }
+        })?;
+        tree.damage.retain(|damage| !known.contains(&damage.span));
+        Ok(tree)
+    }
+
+    /// The same, with all damage, reported before or not.
+    pub(crate) fn all(file: &File) -> io::Result<Self> {
+        Self::scan(file, |_, _| {})
+    }
+
+    fn scan(file: &File, mut see: impl FnMut(&str, &[u8])) -> io::Result<Self> {
+        let mut tree = Self { nodes: Vec::new(), by_id: HashMap::new(), damage: Vec::new() };
         let mut reader = file;
         reader.seek(SeekFrom::Start(0))?;
         let mut scan = Forward::new(reader, 0);
@@ -50,11 +67,7 @@ impl Tree {
                 tree.damage.push(Damage { span, cause: Cause::Twice });
                 continue;
             }
-            if head.kind == "damage"
-                && let Ok((Entry { body: EntryBody::Own(Own::Damage { found }), .. }, _)) = decode(&line, blobs)
-            {
-                known.extend(found);
-            }
+            see(&head.kind, &line);
             let number = u32::try_from(tree.nodes.len()).map_err(io::Error::other)?;
             let parent = head.parent.as_ref().map(|parent| tree.by_id.get(&self::key(parent)).copied());
             let parent = match parent {
@@ -65,7 +78,6 @@ impl Tree {
             tree.by_id.insert(key, number);
             tree.nodes.push(Node { parent, at, length: u32::try_from(line.len()).map_err(io::Error::other)? });
         }
-        tree.damage.retain(|damage| !known.contains(&damage.span));
         Ok(tree)
     }
 

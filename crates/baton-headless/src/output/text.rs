@@ -6,7 +6,7 @@ use std::io::{self, IsTerminal, Write};
 use std::time::{Duration, Instant};
 
 use anstyle::{AnsiColor, Style};
-use baton_core::{EventBody, Fault, Tier, TurnReason, Usage, Usd};
+use baton_core::{EventBody, Fault, Message, Tier, TurnReason, Usage, Usd};
 use serde_json::{Map, Value};
 
 const DIM: Style = Style::new().dimmed();
@@ -47,6 +47,8 @@ pub(crate) struct Text {
     /// The latest plan that waits for approval: its number, its hash, and what it asks for.
     plan: Option<Map<String, Value>>,
     countdown: Option<Countdown>,
+    /// What is shown happened before: prompts are shown as well, and answers when they are whole.
+    is_replay: bool,
 }
 
 struct Countdown {
@@ -63,7 +65,13 @@ impl Text {
             refused: 0,
             plan: None,
             countdown: None,
+            is_replay: false,
         }
+    }
+
+    /// Shows what happened before.
+    pub(super) fn replaying() -> Self {
+        Self { is_live: true, is_replay: true, ..Self::new() }
     }
 
     pub(super) fn show(&mut self, body: &EventBody) -> io::Result<()> {
@@ -77,8 +85,20 @@ impl Text {
                 stdout.write_all(harmless(text).as_bytes())?;
                 stdout.flush()?;
             }
-            EventBody::MessageEnded { stop, .. } => {
+            EventBody::TurnStarted { message, context } if self.is_replay => {
+                let own = message.content.get(usize::try_from(*context).unwrap_or(0)..).unwrap_or_default();
+                let prompt = Message { role: message.role, content: own.to_vec() }.text();
+                let mut stdout = anstream::stdout().lock();
+                for line in harmless(&prompt).lines() {
+                    writeln!(stdout, "{CYAN}>{CYAN:#} {line}")?;
+                }
+            }
+            EventBody::MessageEnded { stop, message } => {
                 self.end_line()?;
+                let text = message.text();
+                if self.is_replay && !text.is_empty() {
+                    writeln!(io::stdout(), "{}", harmless(&text))?;
+                }
                 if stop.is_none() {
                     say!("{YELLOW}the answer broke off{YELLOW:#}");
                 }
