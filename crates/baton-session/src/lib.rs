@@ -4,6 +4,7 @@
 //! nothing here asks a model or prints.
 
 mod blobs;
+mod budget;
 mod carried;
 mod changing;
 mod codec;
@@ -14,6 +15,7 @@ mod index;
 mod line;
 mod load;
 mod log;
+mod prune;
 mod scan;
 mod search;
 mod sessions;
@@ -21,6 +23,7 @@ mod tree;
 mod view;
 
 pub use blobs::Blobs;
+pub use budget::{Candidate, Discarded, KEPT, SessionSettings, Verdict, Why, decide};
 pub use carried::{Carried, FileUse, Ran, RanEnd, Rejected, Words};
 pub use changing::{ChangeError, Trashed};
 pub use entry::{Compacted, Entry, EntryBody, Header, Origin, Own, Span, VERSION, is_durable};
@@ -28,6 +31,7 @@ pub use history::History;
 pub use index::{Found, Index, IndexError, MARKS, Summary};
 pub use load::{LoadError, Loaded, load};
 pub use log::{AppendError, Log, OpenError, Unsynced};
+pub use prune::{Done, PruneError, Pruned};
 pub use scan::{Backward, Cause, Damage, Forward, Piece};
 pub use search::{Archive, Hit, texts};
 pub use sessions::{FindError, ForkError, SessionFile, Sessions};

@@ -11,5 +11,6 @@ pub mod exec;
 pub mod guard;
 pub mod models;
 pub mod sandbox;
+pub mod sessions;
 pub mod trust;
 pub mod undo;

@@ -19,7 +19,7 @@ pub struct Kept {
 
 impl Setup {
     /// The sessions of this project.
-    pub fn sessions(&self) -> Result<Sessions, Fault> {
+    pub fn kept_sessions(&self) -> Result<Sessions, Fault> {
         Ok(Sessions::new(&self.state_dir()?))
     }
 
@@ -29,12 +29,12 @@ impl Setup {
         let (name, fork) = match which {
             Which::None => return Ok(Kept { id: fresh, log: None, history: None, notices: Vec::new() }),
             Which::New => {
-                let log = self.sessions()?.create(fresh.clone(), &self.cwd, now, ids);
+                let log = self.kept_sessions()?.create(fresh.clone(), &self.cwd, now, ids);
                 return Ok(Kept { id: fresh, log: Some(log), history: None, notices: Vec::new() });
             }
             Which::Old { name, fork } => (name, fork),
         };
-        let sessions = self.sessions()?;
+        let sessions = self.kept_sessions()?;
         let old = find(&sessions, name)?;
         let id = if fork {
             let forked = sessions.fork(&old, None, fresh.clone(), now, ids);

@@ -56,6 +56,7 @@ struct Global {
 #[derive(Subcommand)]
 enum Command {
     Exec(commands::exec::Args),
+    Sessions(commands::sessions::Args),
     Demo(commands::demo::Args),
     Models(commands::models::Args),
     Auth(commands::auth::Args),
@@ -83,6 +84,7 @@ fn main() {
     }
     let outcome = match cli.command {
         Command::Exec(args) => commands::exec::run(&cli.global, &args),
+        Command::Sessions(args) => commands::sessions::run(&cli.global, &args),
         Command::Demo(args) => commands::demo::run(&cli.global, &args),
         Command::Models(args) => commands::models::run(&cli.global, &args),
         Command::Auth(args) => commands::auth::run(&cli.global, args),

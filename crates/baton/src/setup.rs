@@ -16,6 +16,7 @@ use baton_guard::sandbox::SandboxSettings;
 use baton_guard::secrets::Redactor;
 use baton_guard::{Origin, PathGuard, PermissionSettings, Rules};
 use baton_llm::{Budget, Caps, Gate, LlmError, LlmSettings, Marks, Models, Opened, Recording, Tape};
+use baton_session::SessionSettings;
 use baton_tools::{Confinement, Executor, Reach, Registry, Tool, Typed, WebFetch, WebSettings, Workspace};
 
 use crate::Global;
@@ -44,6 +45,8 @@ pub struct Setup {
     limits_max: Vec<LimitsMax>,
     /// The files with instructions that the settings name.
     instructions: Vec<(LayerKind, InstructionSetting)>,
+    /// How much of the past is kept.
+    pub sessions: SessionSettings,
     /// What may be fetched from the web.
     pub web: WebSettings,
     /// The permission rules of the settings.
@@ -129,6 +132,7 @@ impl Setup {
         let model = reader.section().map_err(unusable)?;
         let limits = reader.section().map_err(unusable)?;
         let compaction = reader.section().map_err(unusable)?;
+        let sessions = reader.section().map_err(unusable)?;
         let web = reader.section().map_err(unusable)?;
         let sandbox = reader.section().map_err(unusable)?;
         let instructions = reader.each_layer().map_err(unusable)?;
@@ -153,6 +157,7 @@ impl Setup {
             compaction,
             limits_max,
             instructions,
+            sessions,
             web,
             rules,
             mode,

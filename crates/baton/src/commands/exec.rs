@@ -8,8 +8,10 @@ use baton_core::{Fault, Op, PermissionMode, Usd};
 use baton_guard::correction;
 use baton_headless::{Format, Input, Signals, exec, gather};
 use baton_llm::{Effort, Recording};
+use baton_session::{SessionSettings, Sessions};
 use serde_json::json;
 
+use crate::commands::sessions::prune_daily;
 use crate::exit::Exit;
 use crate::planning::PROMPT;
 use crate::setup::{Request, Setup, Which, block_on, clean};
@@ -156,13 +158,16 @@ pub fn run(global: &Global, args: &Args) -> Result<Exit, Fault> {
         tokio::select! {
             biased;
             prepared = prepare(global, args) => {
-                let Prepared { options, op, recording } = prepared?;
+                let Prepared { options, op, recording, prunes } = prepared?;
                 let finish = exec(options, op, args.format(), &mut signals).await;
                 if let Some(file) = &args.output {
                     write_answer(&global.dir.clone().unwrap_or_default().join(file), &finish.text)?;
                 }
                 if let Some(recording) = recording {
                     recording.finish().await?;
+                }
+                if let Some((sessions, settings)) = prunes {
+                    prune_daily(sessions, settings).await;
                 }
                 Ok(Exit::from(&finish))
             }
@@ -214,6 +219,8 @@ struct Prepared {
     options: baton_agent::Options,
     op: Op,
     recording: Option<Recording>,
+    /// What may have to be pruned afterwards, unless nothing is kept anyway.
+    prunes: Option<(Sessions, SessionSettings)>,
 }
 
 async fn prepare(global: &Global, args: &Args) -> Result<Prepared, Fault> {
@@ -241,8 +248,10 @@ async fn prepare(global: &Global, args: &Args) -> Result<Prepared, Fault> {
         session: args.session()?,
     };
     let (mut options, recording) = setup.conversation(request)?;
+    let prunes = (!args.ephemeral).then(|| setup.kept_sessions()).transpose()?;
+    let prunes = prunes.map(|sessions| (sessions, setup.sessions.clone()));
     if let Some(focus) = args.prompt.as_deref().and_then(compaction) {
-        return Ok(Prepared { options, op: Op::Compact { focus }, recording });
+        return Ok(Prepared { options, op: Op::Compact { focus }, recording, prunes });
     }
     let prompt = args.prompt.clone().or_else(|| plan.is_some().then(|| PROMPT.to_owned()));
     let input = Input { prompt, images: args.images.clone(), cwd: setup.cwd.clone() };
@@ -258,7 +267,7 @@ async fn prepare(global: &Global, args: &Args) -> Result<Prepared, Fault> {
         setup.carry_out(plan, &mut options)?;
     }
     options.answer_schema = args.output_schema.as_deref().map(|file| read_schema(&setup.cwd.join(file))).transpose()?;
-    Ok(Prepared { options, op: Op::Prompt { content: prompt }, recording })
+    Ok(Prepared { options, op: Op::Prompt { content: prompt }, recording, prunes })
 }
 
 fn read_schema(file: &Path) -> Result<AnswerSchema, Fault> {
