@@ -168,8 +168,10 @@ mod tests {
     fn too_much_takes_the_trash_first_and_then_the_oldest() {
         let sessions: Vec<_> =
             (0..12).map(|number| session(number, i64::try_from(number).unwrap(), MEGABYTE)).collect();
-        let trash =
-            [Discarded { place: 0, at: day(12), bytes: MEGABYTE }, Discarded { place: 1, at: day(11), bytes: MEGABYTE }];
+        let trash = [
+            Discarded { place: 0, at: day(12), bytes: MEGABYTE },
+            Discarded { place: 1, at: day(11), bytes: MEGABYTE },
+        ];
         let verdict = decide(&settings(13), day(13), &sessions, &trash, 0);
         assert_eq!((verdict.delete, verdict.discard), (vec![(1, Why::Disk)], vec![]));
         let verdict = decide(&settings(11), day(13), &sessions, &trash, 0);

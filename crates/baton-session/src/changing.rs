@@ -89,9 +89,15 @@ impl Sessions {
 
     /// Puts a session into the trash.
     pub fn discard(&self, session: &SessionId, at: Timestamp) -> Result<Trashed, ChangeError> {
+        fs::metadata(self.path(session))?;
+        let _lock = Lock::take(&lock_path(&self.path(session)))??;
+        self.discard_locked(session, at)
+    }
+
+    /// The same of a session that nobody else can open now.
+    pub(crate) fn discard_locked(&self, session: &SessionId, at: Timestamp) -> Result<Trashed, ChangeError> {
         let path = self.path(session);
         let bytes = fs::metadata(&path)?.len();
-        let _lock = Lock::take(&lock_path(&path))??;
         let trash = self.trash_dir();
         fs::create_dir_all(&trash)?;
         let mut millis = at.as_millisecond();

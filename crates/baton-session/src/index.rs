@@ -148,7 +148,10 @@ fn connect(path: &Path, is_anew: bool) -> rusqlite::Result<Connection> {
     // Two processes must not throw away what the other one has just made.
     let lock = File::options().create(true).append(true).open(path.with_extension("lock"));
     let held = lock.as_ref().is_ok_and(|lock| lock.lock().is_ok());
-    if held && !is_anew && let Some(db) = as_it_is(path)? {
+    if held
+        && !is_anew
+        && let Some(db) = as_it_is(path)?
+    {
         return Ok(db);
     }
     for end in ["", "-wal", "-shm"] {
@@ -168,7 +171,8 @@ fn as_it_is(path: &Path) -> rusqlite::Result<Option<Connection>> {
         return Ok(None);
     }
     let db = Connection::open(path)?;
-    let form: rusqlite::Result<i32> = settle(&db).and_then(|()| db.query_row("PRAGMA user_version", [], |row| row.get(0)));
+    let form: rusqlite::Result<i32> =
+        settle(&db).and_then(|()| db.query_row("PRAGMA user_version", [], |row| row.get(0)));
     match form {
         Ok(FORM) => Ok(Some(db)),
         Ok(_) => Ok(None),

@@ -129,11 +129,8 @@ impl Sessions {
             sessions.push(Candidate { id: file.id, used, bytes: file.bytes, is_open });
         }
         let trash = self.trash()?;
-        let discarded: Vec<Discarded> = trash
-            .iter()
-            .enumerate()
-            .map(|(place, one)| Discarded { place, at: one.at, bytes: one.bytes })
-            .collect();
+        let discarded: Vec<Discarded> =
+            trash.iter().enumerate().map(|(place, one)| Discarded { place, at: one.at, bytes: one.bytes }).collect();
         let blobs = self.blob_files()?.iter().map(|blob| blob.bytes).sum();
         Ok(Found { verdict: decide(settings, now, &sessions, &discarded, blobs), trash, sessions })
     }
@@ -206,7 +203,7 @@ impl BlobFile {
 }
 
 /// The blobs that a file refers to.
-fn referred(path: &std::path::Path) -> io::Result<HashSet<String>> {
+pub(crate) fn referred(path: &std::path::Path) -> io::Result<HashSet<String>> {
     let mut scan = Forward::new(File::open(path)?, 0);
     let mut found = HashSet::new();
     while let Some(piece) = scan.next()? {
@@ -242,3 +239,6 @@ fn discarded(id: &SessionId, sessions: &[Candidate], at: Timestamp, why: Why) ->
     let bytes = sessions.iter().find(|one| one.id == *id).map_or(0, |one| one.bytes);
     Pruned { at, done: Done::Discarded, what: id.to_string(), bytes, why: Some(why) }
 }
+
+#[cfg(test)]
+mod tests;

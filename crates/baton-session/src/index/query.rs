@@ -30,12 +30,14 @@ pub struct Found {
     pub excerpt: String,
 }
 
-const COLUMNS: &str = "id, title, prompt, cwd, model, created, mtime, entries, turns, damage + torn, forked, imported, size";
+const COLUMNS: &str =
+    "id, title, prompt, cwd, model, created, mtime, entries, turns, damage + torn, forked, imported, size";
 
 impl Index {
     /// The sessions, the last used first.
     pub fn list(&self, max: Option<usize>) -> Result<Vec<Summary>, IndexError> {
-        let mut rows = self.db.prepare(&format!("SELECT {COLUMNS} FROM sessions ORDER BY mtime DESC, id DESC LIMIT ?"))?;
+        let mut rows =
+            self.db.prepare(&format!("SELECT {COLUMNS} FROM sessions ORDER BY mtime DESC, id DESC LIMIT ?"))?;
         // A negative limit is none.
         let max = max.map_or(-1, |max| signed(max as u64));
         let rows = rows.query_map([max], summary)?;

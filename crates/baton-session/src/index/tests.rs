@@ -2,7 +2,9 @@ use std::fs;
 use std::io::Write;
 use std::path::Path;
 
-use baton_core::{EventBody, EventId, EventSource, FixedClock, Message, SequentialIds, SessionId, StopReason, Timestamp};
+use baton_core::{
+    EventBody, EventId, EventSource, FixedClock, Message, SequentialIds, SessionId, StopReason, Timestamp,
+};
 
 use super::*;
 use crate::entry::Own;

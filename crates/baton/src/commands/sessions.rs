@@ -90,7 +90,7 @@ struct Here {
     sessions: Sessions,
     projects: PathBuf,
     root: PathBuf,
-    home: Option<PathBuf>,
+
     cwd: PathBuf,
     now: Timestamp,
     ids: RandomIds,
@@ -103,7 +103,7 @@ impl Here {
             sessions: Sessions::new(&places.project_state(&project.id)),
             projects: places.state_dir.join("projects"),
             root: project.root,
-            home: places.home,
+
             cwd,
             now: Timestamp::now(),
             ids: RandomIds::default(),
@@ -129,10 +129,7 @@ impl Here {
 }
 
 /// Asks the index, and tells how far it is where that takes long.
-fn ask<T>(
-    sessions: &Sessions,
-    question: impl Fn(&Index) -> Result<T, IndexError>,
-) -> Result<(Index, T), Fault> {
+fn ask<T>(sessions: &Sessions, question: impl Fn(&Index) -> Result<T, IndexError>) -> Result<(Index, T), Fault> {
     let mut progress = Progress::new();
     let asked = Index::ask(sessions, &mut |done, total| progress.tell(done, total), question);
     progress.end();
@@ -140,7 +137,10 @@ fn ask<T>(
         Fault::new(Area::Workspace, Tier::UserFixable, error.to_string()).hint("mend that and run it again")
     })?;
     if let Some(why) = index.why_unkept() {
-        talk(&format!("note: the index in {} cannot be kept ({why}): the sessions were read anew", sessions.state_dir().display()));
+        talk(&format!(
+            "note: the index in {} cannot be kept ({why}): the sessions were read anew",
+            sessions.state_dir().display()
+        ));
     }
     Ok((index, answer))
 }
@@ -203,7 +203,9 @@ fn unfound(id: &SessionId, error: &FindError) -> Fault {
 fn unchanged(what: &str, error: &ChangeError) -> Fault {
     match error {
         ChangeError::Open(OpenError::Held(_)) => unusable(what, error).hint("end it there first"),
-        ChangeError::NotTrashed(_) => Fault::input(error.to_string()).hint("`ls` its directory `trash` to see what is there"),
+        ChangeError::NotTrashed(_) => {
+            Fault::input(error.to_string()).hint("`ls` its directory `trash` to see what is there")
+        }
         ChangeError::Occupied(_) => unusable(what, error).hint("remove that one first"),
         _ => unusable(what, error).hint("nothing was changed"),
     }
@@ -215,7 +217,8 @@ fn line(text: &str, max: usize) -> Cow<'_, str> {
     if is_plain {
         return Cow::Borrowed(text);
     }
-    let mut plain: String = text.chars().map(|c| if c.is_whitespace() { ' ' } else { c }).filter(|c| !c.is_control()).collect();
+    let mut plain: String =
+        text.chars().map(|c| if c.is_whitespace() { ' ' } else { c }).filter(|c| !c.is_control()).collect();
     if plain.chars().count() > max {
         plain = plain.chars().take(max.saturating_sub(1)).collect();
         plain.push('…');

@@ -102,7 +102,8 @@ pub fn list(here: &Here, args: &ListArgs) -> Result<Exit, Fault> {
 fn remarks(row: &Summary) -> String {
     let mut remarks = Vec::new();
     remarks.extend(row.forked.as_ref().map(|from| format!("forked from {}", short(from.as_str()))));
-    remarks.extend(row.imported.as_ref().map(|from| format!("from {}", line(from.split(':').next().unwrap_or(from), 20))));
+    remarks
+        .extend(row.imported.as_ref().map(|from| format!("from {}", line(from.split(':').next().unwrap_or(from), 20))));
     remarks.extend((row.damage > 0).then(|| "damaged".to_owned()));
     if remarks.is_empty() { String::new() } else { format!("  {DIM}[{}]{DIM:#}", remarks.join(", ")) }
 }
