@@ -23,6 +23,7 @@ mod output_formats;
 mod paths;
 mod plan;
 mod sandbox;
+mod sessions;
 mod tidy;
 mod trust;
 mod undo;
