@@ -155,12 +155,23 @@ fn from_end(file: &File, blobs: &Blobs) -> io::Result<Option<Loaded>> {
     if !is_complete && !loaded.path.is_empty() && bytes <= LOAD_MAX {
         return Ok(None);
     }
+    if is_complete && !begins_here(&mut scan, later.as_deref())? {
+        return Ok(None);
+    }
     loaded.path.reverse();
     loaded.leaf = loaded.path.last().map(|entry| entry.id.clone());
     if !is_complete {
         loaded.before = Some(carried_before(file, blobs, loaded.path.first().map(|entry| &entry.id))?);
     }
     Ok(Some(loaded))
+}
+
+/// Whether what stands before the first entry of a path is older, as it must be: a copy of an old entry at the end of a
+/// file is not where the conversation begins. Only a header may be younger: that of a copy stands before what was copied.
+fn begins_here(scan: &mut Backward<'_>, first: Option<&str>) -> io::Result<bool> {
+    let Some(Piece::Whole(_, line)) = scan.next()? else { return Ok(true) };
+    let is_older = |head: Head<'_>| head.kind == "session" || first.is_none_or(|first| *head.id < *first);
+    Ok(peek(&line).is_some_and(is_older))
 }
 
 /// What was carried up to an entry, folded over the file in its order.

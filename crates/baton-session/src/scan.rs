@@ -64,6 +64,9 @@ fn pieces(at: u64, line: &[u8], is_last: bool) -> Vec<Piece> {
     if plain.is_empty() {
         return Vec::new();
     }
+    if line.len() > LINE_MAX {
+        return vec![too_long(at, line.len() as u64 + u64::from(!is_last))];
+    }
     if is_whole(plain) {
         return vec![Piece::Whole(at, plain.to_vec())];
     }
@@ -83,6 +86,11 @@ fn pieces(at: u64, line: &[u8], is_last: bool) -> Vec<Piece> {
         found.push(damage(end..line.len(), if is_last { Cause::Torn } else { Cause::Foreign }));
     }
     found
+}
+
+/// A line that nobody looks into, with its break.
+fn too_long(from: u64, bytes: u64) -> Piece {
+    Piece::Damage(Damage { span: Span { from, bytes }, cause: Cause::TooLong })
 }
 
 /// Reads a file from some place to its end.
@@ -116,9 +124,8 @@ impl<R: Read> Forward<R> {
             }
             let rest = &self.buffer[self.start..];
             if let Some(length) = memchr::memchr(b'\n', &rest[searched..]).map(|found| found + searched) {
-                let line = &rest[..length];
                 // The common case: nothing is moved but the entry itself.
-                self.ready.extend(pieces(self.at, line, false));
+                self.ready.extend(pieces(self.at, &rest[..length], false));
                 self.start += length + 1;
                 self.at += length as u64 + 1;
                 searched = 0;
@@ -142,16 +149,9 @@ impl<R: Read> Forward<R> {
     fn fill(&mut self) -> io::Result<()> {
         self.buffer.drain(..self.start);
         self.start = 0;
-        let held = self.buffer.len();
-        self.buffer.resize(held + CHUNK, 0);
-        let read = loop {
-            match self.reader.read(&mut self.buffer[held..]) {
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                read => break read,
-            }
-        };
-        self.buffer.truncate(held + *read.as_ref().unwrap_or(&0));
-        self.is_at_end = read? == 0;
+        self.buffer.reserve(CHUNK);
+        let read = self.reader.by_ref().take(CHUNK as u64).read_to_end(&mut self.buffer)?;
+        self.is_at_end = read < CHUNK;
         Ok(())
     }
 
@@ -167,8 +167,7 @@ impl<R: Read> Forward<R> {
             self.start += length;
             self.at += length as u64;
             if has_ended {
-                let span = Span { from, bytes: self.at - from };
-                self.ready.push_back(Piece::Damage(Damage { span, cause: Cause::TooLong }));
+                self.ready.push_back(too_long(from, self.at - from));
                 return Ok(());
             }
             self.fill()?;
@@ -213,6 +212,8 @@ impl<'a> Backward<'a> {
                 let ends_torn = is_last && body.len() == self.buffer.len();
                 self.ready = pieces(0, body, ends_torn);
                 self.buffer.clear();
+            } else if body.len() > LINE_MAX {
+                self.pass_over()?;
             } else {
                 self.fill()?;
                 continue;
@@ -221,17 +222,40 @@ impl<'a> Backward<'a> {
         }
     }
 
+    /// Takes what stands before into the buffer.
     fn fill(&mut self) -> io::Result<()> {
-        if self.buffer.len() > LINE_MAX {
-            return Err(io::Error::other("a line of the session is too long for an entry"));
-        }
         // Grows with the line, so that a long one is not copied again and again.
-        let length = (CHUNK.max(self.buffer.len()) as u64).min(self.unread);
-        let mut chunk = vec![0; usize::try_from(length).map_err(io::Error::other)?];
-        self.unread -= length;
-        self.file.read_exact_at(&mut chunk, self.unread)?;
+        let length = CHUNK.max(self.buffer.len()).min((LINE_MAX + CHUNK).saturating_sub(self.buffer.len()));
+        let mut chunk = self.read_before(length)?;
         chunk.extend_from_slice(&self.buffer);
         self.buffer = chunk;
         Ok(())
+    }
+
+    /// Reads on to the beginning of a line that is too long.
+    fn pass_over(&mut self) -> io::Result<()> {
+        let end = self.unread + self.buffer.len() as u64;
+        let from = loop {
+            self.buffer = self.read_before(CHUNK)?;
+            if let Some(before) = memchr::memrchr(b'\n', &self.buffer) {
+                self.buffer.truncate(before + 1);
+                break self.unread + before as u64 + 1;
+            }
+            if self.unread == 0 {
+                self.buffer.clear();
+                break 0;
+            }
+        };
+        self.ready.push(too_long(from, end - from));
+        Ok(())
+    }
+
+    /// The bytes before those that were read, no more than so many.
+    fn read_before(&mut self, most: usize) -> io::Result<Vec<u8>> {
+        let length = self.unread.min(most as u64);
+        let mut chunk = vec![0; usize::try_from(length).map_err(io::Error::other)?];
+        self.unread -= length;
+        self.file.read_exact_at(&mut chunk, self.unread)?;
+        Ok(chunk)
     }
 }

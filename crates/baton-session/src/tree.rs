@@ -13,10 +13,14 @@ use crate::codec::{decode, peek};
 use crate::entry::{Entry, EntryBody, Own, Span};
 use crate::scan::{Cause, Damage, Forward, Piece};
 
+/// How many entries before one whose parent is lost are tried as its parent, where lines were moved.
+const BEFORE_MAX: usize = 64;
+
 /// The entries of a file. A million of them take some fifty megabytes.
 pub(crate) struct Tree {
     nodes: Vec<Node>,
     by_id: HashMap<u64, u32>,
+    last: Option<u32>,
     /// Bytes that are no entries and have not been reported yet.
     pub(crate) damage: Vec<Damage>,
 }
@@ -48,7 +52,8 @@ impl Tree {
     }
 
     fn scan(file: &File, mut see: impl FnMut(&str, &[u8])) -> io::Result<Self> {
-        let mut tree = Self { nodes: Vec::new(), by_id: HashMap::new(), damage: Vec::new() };
+        let mut tree = Self { nodes: Vec::new(), by_id: HashMap::new(), last: None, damage: Vec::new() };
+        let mut orphans: Vec<(u32, u64)> = Vec::new();
         let mut reader = file;
         reader.seek(SeekFrom::Start(0))?;
         let mut scan = Forward::new(reader, 0);
@@ -69,21 +74,45 @@ impl Tree {
             }
             see(&head.kind, &line);
             let number = u32::try_from(tree.nodes.len()).map_err(io::Error::other)?;
-            let parent = head.parent.as_ref().map(|parent| tree.by_id.get(&self::key(parent)).copied());
-            let parent = match parent {
-                Some(Some(parent)) => Some(parent),
-                Some(None) => number.checked_sub(1),
-                None => None,
-            };
+            let named = head.parent.as_ref().map(|parent| self::key(parent));
+            let parent = named.and_then(|named| tree.by_id.get(&named).copied());
+            orphans.extend(named.filter(|_| parent.is_none()).map(|named| (number, named)));
             tree.by_id.insert(key, number);
             tree.nodes.push(Node { parent, at, length: u32::try_from(line.len()).map_err(io::Error::other)? });
         }
+        tree.settle(&orphans);
         Ok(tree)
     }
 
-    /// The last entry of the file.
+    /// Finds parents for entries that stand before them, or whose parents are lost; and then the last entry.
+    fn settle(&mut self, orphans: &[(u32, u64)]) {
+        let later = |named: &u64| self.by_id.get(named).copied();
+        let (moved, lost): (Vec<_>, Vec<_>) =
+            orphans.iter().map(|(number, named)| (*number, later(named))).partition(|(_, parent)| parent.is_some());
+        for (number, parent) in &moved {
+            self.nodes[*number as usize].parent = *parent;
+        }
+        for (number, _) in lost {
+            let mut before = (0..number).rev().take(BEFORE_MAX);
+            self.nodes[number as usize].parent = match moved.is_empty() {
+                true => before.next(),
+                false => before.find(|before| !self.path(*before as usize).contains(&(number as usize))),
+            };
+        }
+        self.last = u32::try_from(self.nodes.len()).ok().and_then(|count| count.checked_sub(1));
+        if !moved.is_empty() {
+            // What stands at the end may have been followed by something that stands before it.
+            let followed_by = (0..).zip(&self.nodes).filter_map(|(number, node)| Some((node.parent?, number)));
+            let followed_by: HashMap<u32, u32> = followed_by.collect();
+            let next = |last: &u32| followed_by.get(last).copied();
+            self.last =
+                self.last.and_then(|last| std::iter::successors(Some(last), next).take(self.nodes.len()).last());
+        }
+    }
+
+    /// The entry that the conversation came to at last: that at the end of the file, unless lines were moved.
     pub(crate) fn last(&self) -> Option<usize> {
-        self.nodes.len().checked_sub(1)
+        self.last.map(|last| last as usize)
     }
 
     /// The entry of an id.
@@ -98,7 +127,9 @@ impl Tree {
 
     /// The entries from the first to this one.
     pub(crate) fn path(&self, node: usize) -> Vec<usize> {
-        let mut path: Vec<usize> = std::iter::successors(Some(node), |node| self.parent(*node)).collect();
+        // No more than there are: a file that somebody has made may lead in a circle.
+        let up = std::iter::successors(Some(node), |node| self.parent(*node)).take(self.nodes.len());
+        let mut path: Vec<usize> = up.collect();
         path.reverse();
         path
     }
