@@ -150,8 +150,11 @@ impl Serialize for Usd {
 
 impl<'de> Deserialize<'de> for Usd {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let dollars = f64::deserialize(deserializer)?;
-        Self::from_dollars(dollars)
+        // Not as `f64`: where some crate asks serde_json for arbitrary precision, a fraction inside a tagged enum is none.
+        let dollars = serde_json::Number::deserialize(deserializer)?;
+        dollars
+            .as_f64()
+            .and_then(Self::from_dollars)
             .ok_or_else(|| serde::de::Error::custom(format!("{dollars} is not an amount of money")))
     }
 }

@@ -69,7 +69,10 @@ impl AgentFile {
             (Some(name), Some(description)) if problems.is_empty() => {
                 Ok(Self { name, description, model, tools, instructions })
             }
-            _ => Err(problems),
+            _ => {
+                problems.sort();
+                Err(problems)
+            }
         }
     }
 }

@@ -10,17 +10,19 @@ use crate::problem::Problem;
 
 pub use bound::{Bound, bound};
 
-/// Everything that is wrong with a definition. Proofs speak only of definitions whose names fit.
-pub(crate) fn problems(definition: &Definition) -> Vec<Problem> {
-    let mut problems: Vec<Problem> =
-        definition.workflows().flat_map(|workflow| names::problems(workflow, definition)).collect();
+/// Everything that is wrong with a definition. Proofs speak only of definitions whose names fit, and what depends on how a
+/// name is meant is only asked if all of it could be read.
+pub(crate) fn problems(definition: &Definition, is_whole: bool) -> Vec<Problem> {
+    let check = |workflow| names::problems(workflow, definition, is_whole);
+    let mut problems: Vec<Problem> = definition.workflows().flat_map(check).collect();
+    if !is_whole {
+        return problems;
+    }
     if problems.is_empty() {
         problems.extend(bound::endless_calls(definition));
     }
     if problems.is_empty() {
         problems.extend(definition.workflows().flat_map(proof::problems));
     }
-    problems.sort();
-    problems.dedup();
     problems
 }

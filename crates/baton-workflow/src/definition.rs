@@ -451,13 +451,17 @@ pub struct Definition {
     workflows: BTreeMap<WorkflowName, Workflow>,
     modules: BTreeMap<String, FrozenModule>,
     trusted: BTreeSet<String>,
+    /// Names of workflows that could be called, for suggestions.
+    beside: BTreeSet<String>,
 }
 
 impl Definition {
     /// Reads, checks and proves the workflow; or says everything that is wrong with it.
     pub fn load(sources: &Sources, name: &WorkflowName) -> Result<Self, Vec<Problem>> {
-        let definition = Self::read(sources, name)?;
-        let problems = check::problems(&definition);
+        let (definition, mut problems) = Self::read(sources, name);
+        problems.extend(check::problems(&definition, problems.is_empty()));
+        problems.sort();
+        problems.dedup();
         if problems.is_empty() { Ok(definition) } else { Err(problems) }
     }
 
@@ -466,13 +470,16 @@ impl Definition {
         Self::load(&pin.sources, &pin.workflow)
     }
 
-    fn read(sources: &Sources, name: &WorkflowName) -> Result<Self, Vec<Problem>> {
-        let read = read::read(sources, name)?;
+    /// What could be read, and what could not.
+    fn read(sources: &Sources, name: &WorkflowName) -> (Self, Vec<Problem>) {
+        let read = read::read(sources, name);
+        let beside = sources.files.keys().filter_map(|file| file.strip_suffix(".star").map(str::to_owned)).collect();
         let files = sources.files.iter().filter(|(file, _)| read.files.contains(*file));
         let files = files.map(|(file, text)| (file.clone(), text.clone())).collect();
         let pin = Pin { workflow: name.clone(), sources: Sources { files, project: sources.project.clone() } };
         let hash = pin.hash();
-        Ok(Self { pin, hash, workflows: read.workflows, modules: read.modules, trusted: read.trusted })
+        let (workflows, modules, trusted) = (read.workflows, read.modules, read.trusted);
+        (Self { pin, hash, workflows, modules, trusted, beside }, read.problems)
     }
 
     /// What to store with a run.
@@ -507,6 +514,10 @@ impl Definition {
 
     pub(crate) fn module(&self, file: &str) -> Option<&FrozenModule> {
         self.modules.get(file)
+    }
+
+    pub(crate) fn beside(&self) -> impl Iterator<Item = &str> {
+        self.beside.iter().map(String::as_str)
     }
 
     pub(crate) fn trusted(&self) -> &BTreeSet<String> {

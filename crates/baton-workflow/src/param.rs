@@ -123,10 +123,15 @@ impl Params {
                 Err(why) => problems.push(format!("parameter `{name}`: {why}")),
             }
         }
-        match (Self::given(types, &values), problems.is_empty()) {
-            (Ok(params), true) => Ok(params),
-            (Ok(_), false) => Err(problems),
-            (Err(more), _) => Err(problems.into_iter().chain(more).collect()),
+        // What was given and could not be read is not missing, too.
+        let is_said = |problem: &String| {
+            let about = problem.split(" is missing").next().unwrap_or_default();
+            problems.iter().any(|said| said.starts_with(about))
+        };
+        match Self::given(types, &values) {
+            Ok(params) if problems.is_empty() => Ok(params),
+            Ok(_) => Err(problems),
+            Err(more) => Err(more.into_iter().filter(|problem| !is_said(problem)).chain(problems.clone()).collect()),
         }
     }
 

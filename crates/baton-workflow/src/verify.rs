@@ -236,7 +236,7 @@ fn call_here(
             Ok(value) => judgement(value, first, results).unwrap_or_else(|why| broken(&why)),
             Err(error) => match (replay.needs.take(), error.kind()) {
                 (Some(argv), _) => Judgement::Needs(argv),
-                (None, starlark::ErrorKind::Fail(why)) => Judgement::Failed(why.to_string()),
+                (None, starlark::ErrorKind::Fail(why)) => Judgement::Failed(why.to_string().trim().to_owned()),
                 (None, _) => broken(&error.without_diagnostic()),
             },
         }

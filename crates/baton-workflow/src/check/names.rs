@@ -10,8 +10,8 @@ use crate::param::{ParamType, named};
 use crate::problem::Problem;
 use crate::template::{Reference, Template};
 
-pub(super) fn problems(workflow: &Workflow, definition: &Definition) -> Vec<Problem> {
-    let mut checker = Checker { workflow, definition, problems: Vec::new() };
+pub(super) fn problems(workflow: &Workflow, definition: &Definition, is_whole: bool) -> Vec<Problem> {
+    let mut checker = Checker { workflow, definition, is_whole, problems: Vec::new() };
     checker.roles();
     if !workflow.states.iter().any(|state| matches!(state.kind, Kind::Escalate)) {
         let problem = Problem::new(&workflow.at, "there is no state that escalates");
@@ -26,6 +26,8 @@ pub(super) fn problems(workflow: &Workflow, definition: &Definition) -> Vec<Prob
 struct Checker<'a> {
     workflow: &'a Workflow,
     definition: &'a Definition,
+    /// Whether everything could be read, so that what is not there is not there.
+    is_whole: bool,
     problems: Vec<Problem>,
 }
 
@@ -102,7 +104,7 @@ impl Checker<'_> {
     }
 
     fn work(&mut self, state: &State, work: &Work) {
-        if !self.workflow.roles.contains_key(&work.role) {
+        if !self.workflow.roles.contains_key(&work.role) && (self.is_whole || !self.workflow.roles.is_empty()) {
             let roles = self.workflow.roles.keys().map(RoleName::as_str);
             let problem = Problem::new(&work.role_at, format!("there is no role `{}`", work.role));
             let problem = problem.suggest(work.role.as_str(), roles);
@@ -114,7 +116,7 @@ impl Checker<'_> {
                 Kind::Parallel(_) | Kind::Each(_) | Kind::Call(_) => true,
                 _ => false,
             });
-            if self.known_state(input, at) && !gives {
+            if self.known_state(input, at) && !gives && self.is_whole {
                 self.add(Problem::new(at, format!("`{input}` gives no evidence that could be an input")));
             }
         }
@@ -145,7 +147,7 @@ impl Checker<'_> {
                 }
             }
             Reference::Field(state, field) => {
-                if self.known_state(state, at) && self.field(state, field).is_none() {
+                if self.known_state(state, at) && self.is_whole && self.field(state, field).is_none() {
                     let asked = self.asked(state);
                     let names: Vec<&str> = asked.iter().map(|(name, _)| name.as_str()).collect();
                     let problem = Problem::new(at, format!("`{state}` asks for no field `{field}`"));
@@ -202,7 +204,12 @@ impl Checker<'_> {
     /// `item` is a parameter that is filled in besides those of the call.
     fn call(&mut self, call: &Call, item: Option<&ParamName>) {
         let Some(called) = self.definition.workflow(&call.workflow) else {
-            let names = self.definition.workflows().map(|workflow| workflow.name.as_str());
+            if !self.is_whole {
+                return;
+            }
+            let read = self.definition.workflows().map(|workflow| workflow.name.as_str());
+            let names: BTreeSet<&str> = read.chain(self.definition.beside()).collect();
+            let names = names.into_iter();
             let problem = Problem::new(&call.at, format!("there is no workflow `{}`", call.workflow));
             let problem =
                 problem.suggest(call.workflow.as_str(), names.filter(|name| *name != self.workflow.name.as_str()));
@@ -232,10 +239,16 @@ impl Checker<'_> {
         }
         for (name, given) in &call.params {
             match given {
-                Given::Template(template) => self.template(template, &call.at),
-                Given::Value(value) => {
+                Given::Template(template) if template.references().next().is_some() => {
+                    self.template(template, &call.at)
+                }
+                Given::Template(_) | Given::Value(_) => {
                     let kind = named(&called.params, name.as_str()).map(|name| called.params[name].kind);
-                    if let Some(kind) = kind.filter(|kind| !value.is_null() && !kind.holds(value)) {
+                    let fits = |kind: &ParamType| match given {
+                        Given::Template(_) => matches!(kind, ParamType::String | ParamType::List),
+                        Given::Value(value) => value.is_null() || kind.holds(value),
+                    };
+                    if let Some(kind) = kind.filter(|kind| !fits(kind)) {
                         self.add(Problem::new(
                             &call.at,
                             format!("parameter `{name}` of `{}` is a {}", called.name, kind.word()),

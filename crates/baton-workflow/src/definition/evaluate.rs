@@ -114,6 +114,13 @@ impl<'a> Session<'a> {
     }
 
     fn evaluate(&self, file: &str, is_loaded: bool) -> Result<Vec<Arc<Node>>, Problem> {
+        self.shared.loading.borrow_mut().push(file.to_owned());
+        let result = self.evaluate_text(file, is_loaded);
+        self.shared.loading.borrow_mut().pop();
+        result
+    }
+
+    fn evaluate_text(&self, file: &str, is_loaded: bool) -> Result<Vec<Arc<Node>>, Problem> {
         let start = Pos { file: file.into(), line: 1 };
         let text = self.sources.files.get(file).ok_or_else(|| {
             Problem::new(&start, format!("there is no file `{file}`"))
@@ -187,10 +194,10 @@ impl FileLoader for Session<'_> {
             let hint = suggestion(path, self.sources.files.keys().map(String::as_str)).unwrap_or_default();
             return Err(other(format!("there is no file `{path}` beside this one: {hint}")));
         }
-        self.shared.loading.borrow_mut().push(path.to_owned());
-        let result = self.evaluate(path, true);
-        self.shared.loading.borrow_mut().pop();
-        result.map_err(|problem| other(problem.to_string()))?;
+        if let Err(problem) = self.evaluate(path, true) {
+            self.shared.problems.borrow_mut().push(problem);
+            return Err(other(format!("`{path}` cannot be loaded")));
+        }
         let module = self.shared.modules.borrow().get(path).cloned();
         module.ok_or_else(|| other(format!("`{path}` cannot be loaded")))
     }

@@ -25,12 +25,8 @@ pub(super) fn too_deep(text: &str) -> Option<(u32, String)> {
                 return too(format!("more than {ELIF_MAX} times `elif`"));
             }
         }
-        scan(line, &mut chains, &mut open);
-        if chains.len() > BRACKETS_MAX {
-            return too(format!("more than {BRACKETS_MAX} brackets inside each other"));
-        }
-        if chains.iter().any(|chain| *chain > CHAIN_MAX) {
-            return too(format!("an expression with more than {CHAIN_MAX} operators"));
+        if let Some(what) = scan(line, &mut chains, &mut open) {
+            return too(what);
         }
         // Outside of brackets a line ends the expression.
         if chains.len() == 1 && open.is_none() {
@@ -40,8 +36,8 @@ pub(super) fn too_deep(text: &str) -> Option<(u32, String)> {
     None
 }
 
-/// Counts what one line adds: for each open bracket the operators since the last separator.
-fn scan(line: &str, chains: &mut Vec<usize>, open: &mut Option<&'static str>) {
+/// Counts what one line adds: for each open bracket the operators since the last separator. Says what is too much.
+fn scan(line: &str, chains: &mut Vec<usize>, open: &mut Option<&'static str>) -> Option<String> {
     let mut rest = line;
     while let Some(char) = rest.chars().next() {
         let mut skip = char.len_utf8();
@@ -84,12 +80,19 @@ fn scan(line: &str, chains: &mut Vec<usize>, open: &mut Option<&'static str>) {
                 _ => {}
             },
         }
+        if chains.len() > BRACKETS_MAX {
+            return Some(format!("more than {BRACKETS_MAX} brackets inside each other"));
+        }
+        if chains.last().is_some_and(|chain| *chain > CHAIN_MAX) {
+            return Some(format!("an expression with more than {CHAIN_MAX} operators"));
+        }
         rest = &rest[skip.min(rest.len())..];
     }
     // A text in single quotes ends with its line.
     if open.is_some_and(|quote| quote.len() == 1) {
         *open = None;
     }
+    None
 }
 
 fn count(chains: &mut [usize]) {

@@ -22,28 +22,31 @@ use crate::stack::on_large_stack;
 /// How many files one definition may need, by calls and loads.
 const FILES_MAX: usize = 100;
 
-/// A workflow with all that it calls, not yet checked.
+/// A workflow with all that it calls, not yet checked, and every mistake on the way.
+#[derive(Default)]
 pub(super) struct Read {
     pub workflows: BTreeMap<WorkflowName, Workflow>,
     pub modules: BTreeMap<String, FrozenModule>,
     pub trusted: BTreeSet<String>,
     pub files: BTreeSet<String>,
+    pub problems: Vec<Problem>,
 }
 
-/// Reads the workflow and all that it calls; or every mistake in them.
-pub(super) fn read(sources: &Sources, name: &WorkflowName) -> Result<Read, Vec<Problem>> {
+/// Reads the workflow and all that it calls.
+pub(super) fn read(sources: &Sources, name: &WorkflowName) -> Read {
     let no_thread = || {
         let at = Pos { file: file_of(name).into(), line: 1 };
-        vec![Problem::new(&at, "the definition cannot be evaluated: no thread could be started, or it ended early")]
+        let message = "the definition cannot be evaluated: no thread could be started, or it ended early";
+        Read { problems: vec![Problem::new(&at, message)], ..Read::default() }
     };
-    on_large_stack(|| read_all(sources, name)).unwrap_or_else(|| Err(no_thread()))
+    on_large_stack(|| read_all(sources, name)).unwrap_or_else(no_thread)
 }
 
 fn file_of(name: &WorkflowName) -> String {
     format!("{name}.star")
 }
 
-fn read_all(sources: &Sources, name: &WorkflowName) -> Result<Read, Vec<Problem>> {
+fn read_all(sources: &Sources, name: &WorkflowName) -> Read {
     let session = Session::new(sources);
     let mut reader = Reader { session: &session, problems: Vec::new() };
     let mut workflows: BTreeMap<WorkflowName, Workflow> = BTreeMap::new();
@@ -82,17 +85,12 @@ fn read_all(sources: &Sources, name: &WorkflowName) -> Result<Read, Vec<Problem>
             workflows.insert(workflow.name.clone(), workflow);
         }
     }
-    let mut problems = reader.problems;
+    let problems = reader.problems;
     let (modules, mut trusted) = session.finish();
     trusted.extend(modules.values().flat_map(texts_of));
     trusted.extend(sources.project.commands().into_iter().filter_map(|(_, command)| command.map(str::to_owned)));
-    if problems.is_empty() {
-        let files = modules.keys().cloned().collect();
-        return Ok(Read { workflows, modules, trusted, files });
-    }
-    problems.sort();
-    problems.dedup();
-    Err(problems)
+    let files = modules.keys().cloned().collect();
+    Read { workflows, modules, trusted, files, problems }
 }
 
 /// Texts that a file gives names.
@@ -293,13 +291,18 @@ impl Reader<'_, '_> {
         for (key, value) in self.dict(node, "states") {
             let Some((state, at)) = self.name(node, &key, StateName::parse) else { continue };
             match &value {
-                Raw::Node(inner) if inner.word.group == Group::State => states.extend(self.state(state, inner)),
+                Raw::Node(inner) if inner.word.group == Group::State => {
+                    // What could not be read is still a name, so that no second mistake is made of it.
+                    let unread = State::unread(state.clone(), at);
+                    states.push(self.state(state, inner).unwrap_or(unread));
+                }
                 other => {
                     let words =
                         WORDS.iter().filter(|word| word.group == Group::State).map(|word| format!("`{}`", word.name));
                     let hint = format!("write one of {}", words.collect::<Vec<_>>().join(", "));
                     self.problems
                         .push(Problem::new(&at, format!("`{state}` is not a state but {}", other.kind())).hint(hint));
+                    states.push(State::unread(state, at));
                 }
             }
         }

@@ -11,7 +11,7 @@ use super::{
 };
 use crate::command::Argv;
 use crate::field::{Field, FieldType, Fields};
-use crate::names::{BranchName, FieldName, Outcome, ParamName, RoleName, StateName, WorkflowName};
+use crate::names::{BranchName, FieldName, Outcome, ParamName, Pos, RoleName, StateName, WorkflowName};
 use crate::problem::Problem;
 use crate::template::{Reference, Template};
 
@@ -59,6 +59,14 @@ impl StateReader for Reader<'_, '_> {
             limits,
             at: node.at.clone(),
         })
+    }
+}
+
+impl State {
+    /// A name without a state.
+    pub(super) fn unread(name: StateName, at: Pos) -> Self {
+        let limits = Limits { retries: Some(0), timeout: None, tokens: None, usd: None };
+        Self { name, kind: Kind::Done { is_failure: false }, on: BTreeMap::new(), limits, at }
     }
 }
 

@@ -6,7 +6,7 @@ use baton_core::{Timestamp, Usd};
 use baton_workflow::verify::CommandResult;
 use baton_workflow::{
     Argv, Caps, Definition, Effect, EffectBody, EffectId, End, Event, EventBody, Params, Phase, Problem, Project,
-    Rejected, RelPath, Run, RunId, Seen, Sources, StateName, TreeHash, WorkflowName, step,
+    Rejected, RelPath, Run, RunId, Seen, Sources, StateName, TreeHash, Wait, WorkflowName, step,
 };
 use serde_json::{Map, Value, json};
 
@@ -115,8 +115,9 @@ impl Play {
 
     /// The command that a gate asks for.
     pub fn verification(&self) -> Option<(EffectId, Argv)> {
-        self.last.iter().find_map(|effect| match &effect.body {
-            EffectBody::Verify { argv, .. } => Some((effect.id.clone(), argv.clone())),
+        let Some(Wait::Verification { effect, .. }) = self.run.visit().map(|visit| &visit.wait) else { return None };
+        self.effects.iter().find(|owed| owed.id == *effect).and_then(|owed| match &owed.body {
+            EffectBody::Verify { argv, .. } => Some((effect.clone(), argv.clone())),
             _ => None,
         })
     }
