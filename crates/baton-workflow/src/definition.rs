@@ -1,39 +1,35 @@
-//! Definitions: a workflow as data, and the files that it was read from.
+//! Definitions: a workflow as data.
 
 pub(crate) mod evaluate;
 mod literal;
 mod nesting;
 mod node;
+mod pin;
 mod read;
 mod read_state;
 pub(crate) mod vocabulary;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use baton_core::{Tokens, Usd};
-use serde::{Deserialize, Serialize};
-use sha2::{Digest, Sha256};
-use starlark::environment::FrozenModule;
 
-use crate::check;
 use crate::command::Argv;
 use crate::field::Fields;
-use crate::names::{AgentName, BranchName, DefinitionHash, Outcome, ParamName, Pos, RoleName, StateName, WorkflowName};
+use crate::names::{AgentName, BranchName, Outcome, ParamName, Pos, RoleName, StateName, WorkflowName};
 use crate::param::ParamTypes;
-use crate::problem::Problem;
-use crate::project::Project;
 use crate::scope::Glob;
 use crate::template::{Reference, Template};
 
+pub use pin::{Definition, Pin, Sources};
 pub use vocabulary::{TOOLS, reference};
 
 /// Attempts after the first, where a definition says nothing.
 pub const RETRIES: u32 = 3;
 /// How long one attempt may take, where a definition says nothing.
-pub const TIMEOUT: Duration = Duration::from_secs(30 * 60);
+pub const TIMEOUT: Duration = Duration::from_mins(30);
 /// How long runs inside a state may take, where a definition says nothing; each has its own limits.
-pub const CHILD_TIMEOUT: Duration = Duration::from_secs(24 * 60 * 60);
+pub const CHILD_TIMEOUT: Duration = Duration::from_hours(24);
 /// Tokens of one state, where a definition says nothing.
 pub const TOKENS: Tokens = 200_000;
 /// Items that `each` takes at most, where a definition says nothing.
@@ -395,132 +391,5 @@ impl Workflow {
     /// The state in which a person has to take over; reading a definition adds one if there is none.
     pub fn escalation(&self) -> &StateName {
         self.states.iter().find(|state| matches!(state.kind, Kind::Escalate)).map_or(&self.start, |state| &state.name)
-    }
-}
-
-/// Texts that definitions are read from. Whoever calls has found and read the files.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Sources {
-    /// Text by file name; workflow `NAME` is in `NAME.star`.
-    pub files: BTreeMap<String, String>,
-    /// The project's commands and paths.
-    pub project: Project,
-}
-
-/// Everything that a run depends on, as it is stored with it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Pin {
-    /// The workflow that is started.
-    pub workflow: WorkflowName,
-    /// The files that its definition needs, and no others.
-    pub sources: Sources,
-}
-
-impl Pin {
-    /// The name of this content.
-    pub fn hash(&self) -> DefinitionHash {
-        let mut hasher = Sha256::new();
-        let mut put = |part: &str| {
-            hasher.update((part.len() as u64).to_le_bytes());
-            hasher.update(part);
-        };
-        put(self.workflow.as_str());
-        for (file, text) in &self.sources.files {
-            put(file);
-            put(text);
-        }
-        let project = &self.sources.project;
-        for (name, command) in project.commands() {
-            put(name);
-            put(command.unwrap_or("\0"));
-        }
-        for paths in [&project.test_paths, &project.source_paths] {
-            put(&paths.len().to_string());
-            paths.iter().for_each(|path| put(path));
-        }
-        let digest = hasher.finalize();
-        DefinitionHash::new(digest.iter().map(|byte| format!("{byte:02x}")).collect::<String>())
-    }
-}
-
-/// A workflow with all that it calls, checked and proved.
-#[derive(Debug, Clone)]
-pub struct Definition {
-    pin: Pin,
-    hash: DefinitionHash,
-    workflows: BTreeMap<WorkflowName, Workflow>,
-    modules: BTreeMap<String, FrozenModule>,
-    trusted: BTreeSet<String>,
-    /// Names of workflows that could be called, for suggestions.
-    beside: BTreeSet<String>,
-}
-
-impl Definition {
-    /// Reads, checks and proves the workflow; or says everything that is wrong with it.
-    pub fn load(sources: &Sources, name: &WorkflowName) -> Result<Self, Vec<Problem>> {
-        let (definition, mut problems) = Self::read(sources, name);
-        problems.extend(check::problems(&definition, problems.is_empty()));
-        problems.sort();
-        problems.dedup();
-        if problems.is_empty() { Ok(definition) } else { Err(problems) }
-    }
-
-    /// The definition of a run that was started before.
-    pub fn from_pin(pin: &Pin) -> Result<Self, Vec<Problem>> {
-        Self::load(&pin.sources, &pin.workflow)
-    }
-
-    /// What could be read, and what could not.
-    fn read(sources: &Sources, name: &WorkflowName) -> (Self, Vec<Problem>) {
-        let read = read::read(sources, name);
-        let beside = sources.files.keys().filter_map(|file| file.strip_suffix(".star").map(str::to_owned)).collect();
-        let files = sources.files.iter().filter(|(file, _)| read.files.contains(*file));
-        let files = files.map(|(file, text)| (file.clone(), text.clone())).collect();
-        let pin = Pin { workflow: name.clone(), sources: Sources { files, project: sources.project.clone() } };
-        let hash = pin.hash();
-        let (workflows, modules, trusted) = (read.workflows, read.modules, read.trusted);
-        (Self { pin, hash, workflows, modules, trusted, beside }, read.problems)
-    }
-
-    /// What to store with a run.
-    pub fn pin(&self) -> &Pin {
-        &self.pin
-    }
-
-    /// The name of the pinned content.
-    pub fn hash(&self) -> &DefinitionHash {
-        &self.hash
-    }
-
-    /// The workflow that is started.
-    pub fn main(&self) -> Option<&Workflow> {
-        self.workflow(&self.pin.workflow)
-    }
-
-    /// A workflow of this definition.
-    pub fn workflow(&self, name: &WorkflowName) -> Option<&Workflow> {
-        self.workflows.get(name)
-    }
-
-    /// The started workflow and all that it calls.
-    pub fn workflows(&self) -> impl Iterator<Item = &Workflow> {
-        self.workflows.values()
-    }
-
-    /// The project's commands and paths.
-    pub fn project(&self) -> &Project {
-        &self.pin.sources.project
-    }
-
-    pub(crate) fn module(&self, file: &str) -> Option<&FrozenModule> {
-        self.modules.get(file)
-    }
-
-    pub(crate) fn beside(&self) -> impl Iterator<Item = &str> {
-        self.beside.iter().map(String::as_str)
-    }
-
-    pub(crate) fn trusted(&self) -> &BTreeSet<String> {
-        &self.trusted
     }
 }

@@ -105,10 +105,10 @@ pub struct Params(BTreeMap<ParamName, Value>);
 
 impl Params {
     /// From `key=value` as a person types it.
-    pub fn typed(types: &ParamTypes, typed: &[(String, String)]) -> Result<Self, Vec<String>> {
+    pub fn typed(types: &ParamTypes, pairs: &[(String, String)]) -> Result<Self, Vec<String>> {
         let mut problems = Vec::new();
         let mut groups: BTreeMap<&ParamName, Vec<&str>> = BTreeMap::new();
-        for (key, text) in typed {
+        for (key, text) in pairs {
             match named(types, key) {
                 Some(name) => groups.entry(name).or_default().push(text),
                 None => problems.push(unknown(types, key)),

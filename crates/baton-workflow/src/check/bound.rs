@@ -63,9 +63,10 @@ fn of_workflow(
     if let Some(bound) = known.get(&workflow.name) {
         return *bound;
     }
-    let limited: u64 = workflow.states.iter().filter_map(|state| state.limits.attempts()).fold(0, u64::saturating_add);
+    let waits = || workflow.states.iter().filter(|state| !state.is_end());
+    let limited: u64 = waits().filter_map(|state| state.limits.attempts()).fold(0, u64::saturating_add);
     let mut total = Bound::NOTHING;
-    for state in workflow.states.iter().filter(|state| !state.is_end()) {
+    for state in waits() {
         // A state without a limit of its own is entered at most once between two attempts of states that have one.
         let attempts = state.limits.attempts().unwrap_or(limited.saturating_add(1));
         total = total.plus(Bound { steps: attempts, ..Bound::NOTHING });

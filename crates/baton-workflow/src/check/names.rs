@@ -218,16 +218,12 @@ impl Checker<'_> {
         };
         let mut filled: BTreeSet<&ParamName> = BTreeSet::new();
         for name in call.params.keys().chain(item) {
-            match named(&called.params, name.as_str()) {
-                Some(param) => {
-                    filled.insert(param);
-                }
-                None => {
-                    let problem =
-                        Problem::new(&call.at, format!("workflow `{}` has no parameter `{name}`", called.name));
-                    let problem = problem.suggest(name.as_str(), called.params.keys().map(ParamName::as_str));
-                    self.add(problem);
-                }
+            if let Some(param) = named(&called.params, name.as_str()) {
+                filled.insert(param);
+            } else {
+                let problem = Problem::new(&call.at, format!("workflow `{}` has no parameter `{name}`", called.name));
+                let problem = problem.suggest(name.as_str(), called.params.keys().map(ParamName::as_str));
+                self.add(problem);
             }
         }
         for (name, param) in &called.params {
@@ -240,7 +236,7 @@ impl Checker<'_> {
         for (name, given) in &call.params {
             match given {
                 Given::Template(template) if template.references().next().is_some() => {
-                    self.template(template, &call.at)
+                    self.template(template, &call.at);
                 }
                 Given::Template(_) | Given::Value(_) => {
                     let kind = named(&called.params, name.as_str()).map(|name| called.params[name].kind);

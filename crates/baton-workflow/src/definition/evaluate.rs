@@ -15,19 +15,20 @@ use starlark::values::float::UnpackFloat;
 use starlark::values::list::{AllocList, ListRef};
 use starlark::values::structs::{AllocStruct, StructRef};
 use starlark::values::tuple::{TupleRef, UnpackTuple};
-use starlark::values::{ProvidesStaticType, UnpackValue, Value};
+use starlark::values::{FrozenStringValue, ProvidesStaticType, UnpackValue, Value};
 
 use self::evaluating::Evaluating;
+use super::Sources;
 use super::literal::{Literal, literals};
 use super::nesting::too_deep;
 use super::node::{Node, Raw};
 use super::vocabulary::{TOOL_SETS, Word, word};
-use super::{Project, Sources};
 use crate::names::Pos;
 use crate::problem::{Problem, suggestion};
+use crate::project::Project;
 
 /// Function calls and loops of one evaluation.
-pub(crate) const TICKS_MAX: u64 = 1_000_000;
+pub(crate) const TICKS_MAX: u64 = 100_000;
 /// Functions inside functions.
 pub(crate) const CALLS_MAX: usize = 60;
 /// Memory of one evaluation.
@@ -175,7 +176,7 @@ impl<'a> Session<'a> {
             return problem.hint("numbers are written without `_` in Starlark");
         }
         match message.strip_prefix("Variable `").and_then(|rest| rest.split_once('`')) {
-            Some((wrong, _)) => problem.suggest(wrong, self.globals.names().map(|name| name.as_str())),
+            Some((wrong, _)) => problem.suggest(wrong, self.globals.names().map(FrozenStringValue::as_str)),
             None => problem,
         }
     }

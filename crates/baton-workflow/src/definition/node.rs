@@ -19,6 +19,13 @@ pub(super) struct Node {
     pub given: BTreeMap<&'static str, Raw>,
 }
 
+impl Node {
+    /// A value that was given and is not None.
+    pub fn value(&self, field: &str) -> Option<&Raw> {
+        self.given.get(field).filter(|value| !matches!(value, Raw::None))
+    }
+}
+
 /// A value, as it was given.
 #[derive(Debug, Clone)]
 pub(super) enum Raw {

@@ -119,13 +119,8 @@ impl Reader<'_, '_> {
         self.problems.push(Problem::new(&node.at, message));
     }
 
-    /// A value that was given and is not None.
-    pub fn given<'n>(&self, node: &'n Node, field: &str) -> Option<&'n Raw> {
-        node.given.get(field).filter(|value| !matches!(value, Raw::None))
-    }
-
     pub fn text(&mut self, node: &Node, field: &str) -> Option<String> {
-        match self.given(node, field)? {
+        match node.value(field)? {
             Raw::Text(text) => Some(text.clone()),
             other => {
                 self.wrong(node, field, other, "a text");
@@ -135,7 +130,7 @@ impl Reader<'_, '_> {
     }
 
     pub fn flag(&mut self, node: &Node, field: &str) -> bool {
-        match self.given(node, field) {
+        match node.value(field) {
             Some(Raw::Bool(flag)) => *flag,
             Some(other) => {
                 self.wrong(node, field, other, "True or False");
@@ -167,7 +162,7 @@ impl Reader<'_, '_> {
     }
 
     pub fn texts(&mut self, node: &Node, field: &str) -> Vec<String> {
-        let Some(value) = self.given(node, field) else { return Vec::new() };
+        let Some(value) = node.value(field) else { return Vec::new() };
         let Raw::List(items) = value else {
             self.wrong(node, field, value, "a list of texts");
             return Vec::new();
@@ -198,7 +193,7 @@ impl Reader<'_, '_> {
 
     /// A dict with texts as keys.
     pub fn dict(&mut self, node: &Node, field: &str) -> Vec<(String, Raw)> {
-        let Some(value) = self.given(node, field) else { return Vec::new() };
+        let Some(value) = node.value(field) else { return Vec::new() };
         let Raw::Dict(entries) = value else {
             self.wrong(node, field, value, "a dict");
             return Vec::new();
@@ -238,7 +233,7 @@ impl Reader<'_, '_> {
 
     #[expect(clippy::cast_precision_loss, reason = "amounts of money are small")]
     pub fn usd(&mut self, node: &Node) -> Option<Usd> {
-        let value = self.given(node, "usd")?;
+        let value = node.value("usd")?;
         let dollars = match value {
             Raw::Int(number) => Usd::from_dollars(*number as f64),
             Raw::Float(number) => Usd::from_dollars(*number),
@@ -373,7 +368,7 @@ impl Reader<'_, '_> {
     }
 
     fn param(&mut self, kind: ParamType, node: &Node) -> Param {
-        let default = self.given(node, "default").and_then(|raw| {
+        let default = node.value("default").and_then(|raw| {
             let value = json_of(raw).filter(|value| kind.holds(value));
             if value.is_none() {
                 self.wrong(node, "default", raw, &format!("a value for a {}", kind.word()));

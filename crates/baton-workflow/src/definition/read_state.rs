@@ -102,7 +102,7 @@ impl Reader<'_, '_> {
 
     fn work(&mut self, node: &Node) -> Option<Work> {
         let role = self.named(node, "role", RoleName::parse);
-        let gate = match self.given(node, "gate") {
+        let gate = match node.value("gate") {
             Some(Raw::Node(inner)) => self.gate(inner),
             Some(other) => {
                 self.wrong(node, "gate", other, "`evidence(...)`, `verdict(...)`, `command(...)` or `human(...)`");
@@ -142,7 +142,7 @@ impl Reader<'_, '_> {
             }
             "command" => {
                 self.refuse(node, "idempotent", "a gate", "it belongs to an action");
-                let argv = match self.given(node, "argv")? {
+                let argv = match node.value("argv")? {
                     Raw::Text(text) => Argv::trusted(text),
                     Raw::List(_) => Argv::new(self.texts(node, "argv")),
                     other => {
@@ -175,7 +175,7 @@ impl Reader<'_, '_> {
     }
 
     fn verify(&mut self, node: &Node) -> Option<VerifyRef> {
-        match self.given(node, "verify")? {
+        match node.value("verify")? {
             Raw::Function { file, slot } => {
                 Some(VerifyRef { file: file.clone(), slot: slot.clone(), at: node.at.clone() })
             }
@@ -250,7 +250,7 @@ impl Reader<'_, '_> {
     }
 
     fn action(&mut self, node: &Node) -> Option<Action> {
-        let value = self.given(node, "does")?;
+        let value = node.value("does")?;
         match value {
             Raw::Node(inner) if inner.word.name == "commit" => {
                 self.template(inner, "message").map(|message| Action::Commit { message })
@@ -269,7 +269,7 @@ impl Reader<'_, '_> {
 
     /// Arguments with parameters in them, or a text without.
     fn arguments(&mut self, node: &Node) -> Option<Vec<Template>> {
-        let words = match self.given(node, "argv")? {
+        let words = match node.value("argv")? {
             Raw::Text(text) => {
                 if Template::parse(text).is_ok_and(|template| template.references().next().is_some()) {
                     let problem = Problem::new(&node.at, format!("the text `{text}` holds a parameter"));
@@ -301,7 +301,7 @@ impl Reader<'_, '_> {
         if branches.len() > BRANCHES_MAX {
             self.problems.push(Problem::new(&node.at, format!("more than {BRANCHES_MAX} branches")));
         }
-        let join = match self.given(node, "join") {
+        let join = match node.value("join") {
             None => Join::All,
             Some(Raw::Text(text)) if text == "all" => Join::All,
             Some(Raw::Text(text)) if text == "any" => Join::Any,
@@ -323,7 +323,7 @@ impl Reader<'_, '_> {
             self.keep(&at, Reference::parse(&text))
         });
         let item = self.named(node, "item", ParamName::parse);
-        let call = self.given(node, "run").and_then(|value| self.called(node, "run", value));
+        let call = node.value("run").and_then(|value| self.called(node, "run", value));
         let swap = self.names(node, "swap", RoleName::parse).into_iter().map(|(role, _)| role).collect();
         let at_once = self.whole(node, "at_once", AT_ONCE_MAX, Some(1)).unwrap_or(1).max(1);
         let max = self.whole(node, "max", ITEMS_MAX, Some(u64::from(ITEMS))).unwrap_or(u64::from(ITEMS));
@@ -355,7 +355,7 @@ impl Reader<'_, '_> {
                 params.insert(name, given);
             }
         }
-        let workflow = self.given(node, "workflow")?;
+        let workflow = node.value("workflow")?;
         self.workflow_name(node, "workflow", workflow).map(|workflow| Call { workflow, params, at: node.at.clone() })
     }
 

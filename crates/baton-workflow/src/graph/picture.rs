@@ -37,8 +37,8 @@ pub fn picture(workflow: &Workflow, columns: usize) -> String {
     for lane in lanes.iter().rev() {
         trace(&mut grid, lane, width);
     }
-    let lines = grid.into_iter().map(|row| row.into_iter().collect::<String>().trim_end().to_owned() + "\n");
-    lines.collect()
+    let text = grid.into_iter().map(|row| row.into_iter().collect::<String>().trim_end().to_owned() + "\n");
+    text.collect()
 }
 
 /// In the order of the file, the start first.

@@ -73,7 +73,7 @@ impl Stepper<'_> {
     pub(super) fn wait_for(&mut self, visit: Visit, wait: Wait) {
         let Some(deadline) = self.state(&visit.state).map(|state| self.deadline(state)) else { return };
         let timer = self.emit(&visit.state, EffectBody::SetTimer { deadline });
-        self.run.phase = Phase::At(Box::new(Visit { wait, timer, deadline, ..visit }));
+        self.run.phase = Phase::At(Box::new(Visit { timer, deadline, wait, ..visit }));
     }
 
     /// Nobody works for this visit any more.

@@ -26,7 +26,7 @@ impl Stepper<'_> {
         };
         let waiting: Vec<Pending> = all.into_iter().filter(|pending| !kept.contains_key(&pending.key)).collect();
         let wait = Wait::Children { running: BTreeMap::new(), waiting, done: kept, failed: BTreeMap::new() };
-        match self.joined(state, &wait) {
+        match joined(state, &wait) {
             Some((outcome, reason)) => {
                 self.record_children(state, &wait);
                 Begun::Over(outcome, reason)
@@ -103,23 +103,6 @@ impl Stepper<'_> {
         called.roles.keys().map(|role| (role.clone(), seat(role))).collect()
     }
 
-    /// The outcome, once it is certain.
-    fn joined(&self, state: &State, wait: &Wait) -> Option<(&'static str, Option<String>)> {
-        let Wait::Children { running, waiting, done, failed } = wait else { return None };
-        let open = running.len() + waiting.len();
-        let all = open + done.len() + failed.len();
-        let needed = if let Kind::Parallel(parallel) = &state.kind { parallel.join.needed(all) } else { all };
-        if done.len() >= needed {
-            return Some((Outcome::PASS, None));
-        }
-        if done.len() + open >= needed {
-            return None;
-        }
-        let reasons: Vec<_> = failed.iter().map(|(key, failure)| format!("{key}: {}", failure.reason)).collect();
-        let needs_person = failed.values().any(|failure| failure.needs_person);
-        Some((if needs_person { Outcome::EXHAUSTED } else { Outcome::FAIL }, Some(reasons.join("; "))))
-    }
-
     pub(super) fn child_ended(
         &mut self,
         mut visit: Visit,
@@ -155,7 +138,7 @@ impl Stepper<'_> {
             }
         }
         self.run.phase = Phase::At(Box::new(visit.clone()));
-        match self.joined(state, &visit.wait) {
+        match joined(state, &visit.wait) {
             Some((outcome, reason)) => {
                 if outcome == Outcome::PASS {
                     self.record_children(state, &visit.wait);
@@ -180,6 +163,23 @@ impl Stepper<'_> {
             done.iter().filter_map(|(key, value)| FieldName::parse(key).ok().map(|name| (name, value.clone())));
         self.run.evidence.insert(state.name.clone(), fields.collect());
     }
+}
+
+/// The outcome, once it is certain.
+fn joined(state: &State, wait: &Wait) -> Option<(&'static str, Option<String>)> {
+    let Wait::Children { running, waiting, done, failed } = wait else { return None };
+    let open = running.len() + waiting.len();
+    let all = open + done.len() + failed.len();
+    let needed = if let Kind::Parallel(parallel) = &state.kind { parallel.join.needed(all) } else { all };
+    if done.len() >= needed {
+        return Some((Outcome::PASS, None));
+    }
+    if done.len() + open >= needed {
+        return None;
+    }
+    let reasons: Vec<_> = failed.iter().map(|(key, failure)| format!("{key}: {}", failure.reason)).collect();
+    let needs_person = failed.values().any(|failure| failure.needs_person);
+    Some((if needs_person { Outcome::EXHAUSTED } else { Outcome::FAIL }, Some(reasons.join("; "))))
 }
 
 impl Wait {

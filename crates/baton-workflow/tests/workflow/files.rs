@@ -41,10 +41,11 @@ fn mistakes_in_an_agent_file() {
         "---\n---\n",
         "---\nname: a b\ndescription:\nmodle: x\ntools: Read, bsh\nnonsense\nname: c\n---\nDo.",
     ];
-    let said: String = cases
+    let said: Vec<String> = cases
         .iter()
         .map(|text| format!("--- {text:?}\n{}\n", show(&AgentFile::parse("a.md", text).unwrap_err())))
         .collect();
+    let said = said.concat();
     insta::assert_snapshot!(said);
 }
 

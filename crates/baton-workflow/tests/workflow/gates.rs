@@ -209,7 +209,7 @@ fn malformed_evidence_comes_back_with_every_reason() {
         json!({"why": "x".repeat(300_000)}),
     ] {
         match play.try_submit(fields, &[]) {
-            Err(Rejected::Malformed(problems)) => said.push_str(&format!("{}\n\n", problems.join("\n"))),
+            Err(Rejected::Malformed(problems)) => said.extend([problems.join("\n"), "\n\n".to_owned()]),
             other => panic!("{other:?}"),
         }
     }

@@ -147,7 +147,7 @@ fn check_move(definition: &Definition, before: &Run, after: &Run, event: &EventB
             assert!(visit.deadline > after.now || visit.deadline >= visit.since, "every wait has a timer");
         }
         Phase::Ended { end: End::Done { state } | End::Failed { state } } => {
-            assert_eq!(Some(state), here.as_ref().or(Some(&workflow.start)))
+            assert_eq!(Some(state), here.as_ref().or(Some(&workflow.start)));
         }
         _ => {}
     }

@@ -37,7 +37,7 @@ pub fn define(text: &str) -> Definition {
 }
 
 pub fn show(problems: &[Problem]) -> String {
-    problems.iter().map(|problem| format!("{problem}\n")).collect()
+    problems.iter().map(|problem| format!("{problem}\n")).collect::<Vec<_>>().concat()
 }
 
 pub fn at(seconds: i64) -> Timestamp {
