@@ -4,6 +4,7 @@ use std::collections::HashSet;
 
 use baton_config::Section;
 use baton_core::{SessionId, Timestamp};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// So many sessions are kept whatever the rules say: those that were used last.
@@ -12,7 +13,7 @@ const MEGABYTE: u64 = 1_000_000;
 const DAY: i64 = 86_400;
 
 /// The setting `sessions`: how much of the past is kept.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct SessionSettings {
     /// How many megabytes the sessions of a project may have, with all that belongs to them.

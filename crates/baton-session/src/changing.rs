@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 use baton_core::{EventId, IdSource, SessionId, Timestamp};
 
 use crate::entry::{Entry, EntryBody, Own};
-use crate::lock::{Held, Lock};
 use crate::log::{OpenError, file_name, lock_path};
 use crate::sessions::Sessions;
+use baton_config::{InUse, Lock};
 
 /// A session in the trash.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -44,8 +44,8 @@ pub enum ChangeError {
     Occupied(SessionId),
 }
 
-impl From<Held> for ChangeError {
-    fn from(held: Held) -> Self {
+impl From<InUse> for ChangeError {
+    fn from(held: InUse) -> Self {
         Self::Open(held.into())
     }
 }
@@ -79,7 +79,7 @@ impl Sessions {
     }
 
     /// Whether somebody writes a session.
-    pub fn holder(&self, session: &SessionId) -> io::Result<Option<Held>> {
+    pub fn holder(&self, session: &SessionId) -> io::Result<Option<InUse>> {
         let path = lock_path(&self.path(session));
         if !path.exists() {
             return Ok(None);

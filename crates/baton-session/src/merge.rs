@@ -12,10 +12,10 @@ use crate::changing::ChangeError;
 use crate::codec::{encode, peek};
 use crate::entry::{Entry, EntryBody, Header, Origin, Own, VERSION};
 use crate::load::header;
-use crate::lock::Lock;
 use crate::log::lock_path;
 use crate::scan::{Forward, Piece};
 use crate::sessions::Sessions;
+use baton_config::Lock;
 
 /// A session that waits to be merged, in a file that is moved then.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -7,13 +7,15 @@ use baton_config::{LayerKind, Places, Project, SectionInfo, Sources};
 use baton_guard::PermissionSettings;
 use baton_guard::sandbox::SandboxSettings;
 use baton_llm::{AliasSettings, ModelSettings, NetworkSettings, ProviderSettings, RetryPolicy, WebSearchSetting};
+use baton_session::SessionSettings;
 use baton_tools::WebSettings;
 
 /// Every section, in the order in which people see them. `tests/config.rs` fails if one is missing.
-pub const SECTIONS: [SectionInfo; 13] = [
+pub const SECTIONS: [SectionInfo; 14] = [
     SectionInfo::of::<ModelSetting>(),
     SectionInfo::of::<TurnLimits>(),
     SectionInfo::of::<CompactionSettings>(),
+    SectionInfo::of::<SessionSettings>(),
     SectionInfo::of::<PermissionSettings>(),
     SectionInfo::of::<SandboxSettings>(),
     SectionInfo::of::<InstructionSetting>(),
