@@ -70,7 +70,8 @@ impl Blobs {
             }
             Value::Array(values) => {
                 for (at, value) in values.iter_mut().enumerate() {
-                    *place += &format!("/{at}");
+                    *place += "/";
+                    *place += &at.to_string();
                     self.take(value, place, refs, written)?;
                     place.truncate(length);
                 }

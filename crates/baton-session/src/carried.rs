@@ -204,10 +204,8 @@ impl Carried {
             self.plan = call.input.get("plan").and_then(Value::as_str).map(str::to_owned);
         }
         let changes = meta.and_then(|meta| meta.get("changes")).and_then(Value::as_array).into_iter().flatten();
-        let changed: Vec<String> =
-            changes.filter_map(|change| change.get("path").and_then(Value::as_str).map(str::to_owned)).collect();
-        for path in changed {
-            self.files.insert(path, FileUse::Changed);
+        for path in changes.filter_map(|change| change.get("path").and_then(Value::as_str)) {
+            self.files.insert(path.to_owned(), FileUse::Changed);
         }
         if let Some(path) = call.input.get("path").and_then(Value::as_str)
             && call.tool == "read"

@@ -50,9 +50,9 @@ fn has_results(message: &Message) -> bool {
 
 /// The message that stands for what is gone: the first context anew, what is carried as it is, and the summary.
 pub fn message(context: &[Block], carried: &Carried, summary: &str) -> Message {
-    let mut content = context.to_vec();
-    content.push(Block::text(told(carried, summary)));
-    Message { role: Role::User, content }
+    let mut blocks = context.to_vec();
+    blocks.push(Block::text(told(carried, summary)));
+    Message { role: Role::User, content: blocks }
 }
 
 /// What the model reads in place of what is gone.

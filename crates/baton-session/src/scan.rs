@@ -116,6 +116,7 @@ impl<R: Read> Forward<R> {
     }
 
     /// The next piece.
+    #[allow(clippy::should_implement_trait, reason = "it can fail")]
     pub fn next(&mut self) -> io::Result<Option<Piece>> {
         let mut searched = 0;
         loop {
@@ -193,6 +194,7 @@ impl<'a> Backward<'a> {
     }
 
     /// The piece before the last one.
+    #[allow(clippy::should_implement_trait, reason = "it can fail")]
     pub fn next(&mut self) -> io::Result<Option<Piece>> {
         loop {
             if let Some(piece) = self.ready.pop() {

@@ -56,8 +56,8 @@ impl Tree {
         let mut orphans: Vec<(u32, u64)> = Vec::new();
         let mut reader = file;
         reader.seek(SeekFrom::Start(0))?;
-        let mut scan = Forward::new(reader, 0);
-        while let Some(piece) = scan.next()? {
+        let mut pieces = Forward::new(reader, 0);
+        while let Some(piece) = pieces.next()? {
             let (at, line) = match piece {
                 Piece::Whole(at, line) => (at, line),
                 Piece::Damage(damage) => {
@@ -94,9 +94,10 @@ impl Tree {
         }
         for (number, _) in lost {
             let mut before = (0..number).rev().take(BEFORE_MAX);
-            self.nodes[number as usize].parent = match moved.is_empty() {
-                true => before.next(),
-                false => before.find(|before| !self.path(*before as usize).contains(&(number as usize))),
+            self.nodes[number as usize].parent = if moved.is_empty() {
+                before.next()
+            } else {
+                before.find(|before| !self.path(*before as usize).contains(&(number as usize)))
             };
         }
         self.last = u32::try_from(self.nodes.len()).ok().and_then(|count| count.checked_sub(1));
