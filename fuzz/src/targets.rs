@@ -2,6 +2,7 @@
 
 mod config;
 mod edit;
+mod foreign;
 mod lines;
 mod marks;
 mod patch;
@@ -26,7 +27,7 @@ pub struct Target {
 }
 
 /// All targets.
-pub const TARGETS: [Target; 11] = [
+pub const TARGETS: [Target; 13] = [
     Target {
         name: "anthropic",
         check: |bytes| wire::check(Wire::Anthropic, bytes),
@@ -177,6 +178,35 @@ pub const TARGETS: [Target; 11] = [
             "\"models\"",
         ],
         samples: "crates/baton-llm/models",
+    },
+    Target {
+        name: "claude_code",
+        check: foreign::check,
+        words: &[
+            "\"user\"",
+            "\"tool_result\"",
+            "\"parentUuid\":",
+            "\"u-04\"",
+            "\"isSidechain\":true",
+            "\n",
+            "null",
+            "[]",
+        ],
+        samples: "tests/samples/claude_code",
+    },
+    Target {
+        name: "codex",
+        check: foreign::check,
+        words: &[
+            "\"response_item\"",
+            "\"function_call\"",
+            "\"call_id\":",
+            "\"user\"",
+            "\"session_meta\"",
+            "\n",
+            "null",
+        ],
+        samples: "tests/samples/codex_rollout",
     },
 ];
 

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use baton_core::Event;
+use baton_core::{Block, Event};
 
 mod claude;
 mod codex;
@@ -39,6 +39,11 @@ impl Replay {
     /// Shows one event.
     pub fn show(&mut self, event: &Event) -> io::Result<()> {
         self.0.show(&event.body)
+    }
+
+    /// Shows what the person said to a running turn.
+    pub fn said(&mut self, content: &[Block]) -> io::Result<()> {
+        text::Text::said(content)
     }
 }
 

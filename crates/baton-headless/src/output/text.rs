@@ -6,7 +6,7 @@ use std::io::{self, IsTerminal, Write};
 use std::time::{Duration, Instant};
 
 use anstyle::{AnsiColor, Style};
-use baton_core::{EventBody, Fault, Message, Tier, TurnReason, Usage, Usd};
+use baton_core::{Block, EventBody, Fault, Message, Role, Tier, TurnReason, Usage, Usd};
 use serde_json::{Map, Value};
 
 const DIM: Style = Style::new().dimmed();
@@ -87,11 +87,7 @@ impl Text {
             }
             EventBody::TurnStarted { message, context } if self.is_replay => {
                 let own = message.content.get(usize::try_from(*context).unwrap_or(0)..).unwrap_or_default();
-                let prompt = Message { role: message.role, content: own.to_vec() }.text();
-                let mut stdout = anstream::stdout().lock();
-                for line in harmless(&prompt).lines() {
-                    writeln!(stdout, "{CYAN}>{CYAN:#} {line}")?;
-                }
+                Self::said(own)?;
             }
             EventBody::MessageEnded { stop, message } => {
                 self.end_line()?;
@@ -143,6 +139,13 @@ impl Text {
             _ => {}
         }
         Ok(())
+    }
+
+    /// Shows what the person said.
+    pub(super) fn said(content: &[Block]) -> io::Result<()> {
+        let prompt = Message { role: Role::User, content: content.to_vec() }.text();
+        let mut stdout = anstream::stdout().lock();
+        harmless(&prompt).lines().try_for_each(|line| writeln!(stdout, "{CYAN}>{CYAN:#} {line}"))
     }
 
     fn end_line(&mut self) -> io::Result<()> {

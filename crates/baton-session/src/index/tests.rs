@@ -6,6 +6,8 @@ use baton_core::{
     EventBody, EventId, EventSource, FixedClock, Message, SequentialIds, SessionId, StopReason, Timestamp,
 };
 
+use proptest::prelude::*;
+
 use super::*;
 use crate::entry::Own;
 use crate::log::Log;
@@ -154,4 +156,50 @@ fn several_at_once_agree() {
         let index = open(sessions);
         assert_eq!((index.count().unwrap(), index.search("first", 100).unwrap().len()), (40, 40));
     });
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+    /// However a file grows, and whatever is wrong with it, reading it in pieces finds the same as reading it at once.
+    #[test]
+    fn reading_in_pieces_is_reading_all(
+        cuts in proptest::collection::vec(any::<proptest::sample::Index>(), 1..6),
+        flips in proptest::collection::vec((any::<proptest::sample::Index>(), any::<u8>()), 0..4),
+    ) {
+        let temp = tempfile::tempdir().unwrap();
+        let (source, whole, parts) = (temp.path().join("0"), temp.path().join("1"), temp.path().join("2"));
+        let sessions = Sessions::new(&source);
+        let mut log = session(&sessions, "ses_A", "one", "first");
+        let at = Timestamp::from_second(1_700_000_000).unwrap();
+        for number in 10..16 {
+            log.append_own(EventId::new(format!("evt_{number}")), at, Own::Titled { title: format!("t{number}") }).unwrap();
+        }
+        let id = SessionId::new("ses_A");
+        let mut bytes = fs::read(sessions.path(&id)).unwrap();
+        for (place, byte) in flips {
+            let place = place.index(bytes.len());
+            bytes[place] = byte;
+        }
+        let fresh = |dir: &Path| {
+            let sessions = Sessions::new(dir);
+            fs::create_dir_all(sessions.dir()).unwrap();
+            sessions
+        };
+        let (whole, parts) = (fresh(&whole), fresh(&parts));
+        fs::write(whole.path(&id), &bytes).unwrap();
+        let mut ends: Vec<usize> = cuts.iter().map(|cut| cut.index(bytes.len())).collect();
+        ends.sort_unstable();
+        ends.push(bytes.len());
+        for end in ends {
+            fs::write(parts.path(&id), &bytes[..end]).unwrap();
+            drop(open(&parts));
+        }
+        let seen = |sessions: &Sessions| {
+            let index = open(sessions);
+            let listed = index.list(None).unwrap().remove(0);
+            let found = index.search("first", 9).unwrap().len();
+            (Summary { used: at, ..listed }, found)
+        };
+        prop_assert_eq!(seen(&whole), seen(&parts));
+    }
 }

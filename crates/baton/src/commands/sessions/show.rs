@@ -62,7 +62,11 @@ fn events(view: &View, id: &SessionId) -> io::Result<()> {
 
 fn replay(view: &View, id: &SessionId) -> io::Result<()> {
     let mut replay = Replay::default();
-    view.path(|entry| entry.event(id).map_or(Ok(()), |event| replay.show(&event)))
+    view.path(|entry| match (&entry.body, entry.event(id)) {
+        (_, Some(event)) => replay.show(&event),
+        (EntryBody::Own(Own::Said { content, by_person: true }), None) => replay.said(content),
+        _ => Ok(()),
+    })
 }
 
 fn entries(view: &View, as_json: bool) -> io::Result<()> {
