@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use baton_core::{EventId, IdSource, SessionId, Timestamp};
 
@@ -157,6 +157,6 @@ impl Sessions {
 /// What the name of a file in the trash says: when it was put there, and whose it is.
 fn trashed_name(name: &str) -> Option<(Timestamp, SessionId)> {
     let (millis, rest) = name.split_once('.')?;
-    let id = Path::new(rest).file_stem()?.to_str().filter(|_| rest.ends_with(".jsonl"))?;
+    let id = rest.strip_suffix(".jsonl")?;
     Some((Timestamp::from_millisecond(millis.parse().ok()?).ok()?, SessionId::new(id)))
 }

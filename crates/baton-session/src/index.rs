@@ -175,9 +175,8 @@ fn as_it_is(path: &Path) -> rusqlite::Result<Option<Connection>> {
         settle(&db).and_then(|()| db.query_row("PRAGMA user_version", [], |row| row.get(0)));
     match form {
         Ok(FORM) => Ok(Some(db)),
-        Ok(_) => Ok(None),
         Err(error) if is_elsewhere(&error) => Err(error),
-        Err(_) => Ok(None),
+        Ok(_) | Err(_) => Ok(None),
     }
 }
 

@@ -20,7 +20,7 @@ use crate::scan::{Forward, Piece};
 use crate::sessions::Sessions;
 
 /// A younger blob may belong to an entry that is just being written.
-const YOUNG: Duration = Duration::from_secs(24 * 60 * 60);
+const YOUNG: Duration = Duration::from_hours(24);
 
 /// One thing that was pruned, or would be.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -108,7 +108,7 @@ impl Sessions {
     /// Prunes if that was not done in the last day; whether it was its turn.
     pub fn prune_daily(&self, settings: &SessionSettings, now: Timestamp) -> Result<bool, PruneError> {
         let stamp = self.state_dir().join("pruned");
-        let day = Duration::from_secs(24 * 60 * 60);
+        let day = Duration::from_hours(24);
         let is_recent = fs::metadata(&stamp)
             .and_then(|known| known.modified())
             .is_ok_and(|at| SystemTime::now().duration_since(at).is_ok_and(|since| since < day));

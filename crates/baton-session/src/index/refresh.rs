@@ -21,7 +21,7 @@ const BATCH_BYTES: u64 = 64 * 1024 * 1024;
 /// How many files are read before what was learned is kept.
 const BATCH_FILES: usize = 500;
 /// How many of the last bytes that were read tell whether they are still the same.
-const TAIL: u64 = 64;
+const TAIL: usize = 64;
 
 /// How a file looks from the outside.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -97,23 +97,19 @@ fn forget(db: &Connection, id: &str) -> rusqlite::Result<()> {
 
 /// Reads what is new in a file; how many bytes that was.
 fn read(db: &Connection, sessions: &Sessions, file: &SessionFile) -> Result<u64, IndexError> {
-    let mut open = match File::open(&file.path) {
-        Ok(open) => open,
-        // Removed since, or somebody else's: the others can be listed all the same.
-        Err(_) => return Ok(0),
-    };
+    // Removed since, or somebody else's: the others can be listed all the same.
+    let Ok(mut open) = File::open(&file.path) else { return Ok(0) };
     let before = before(db, file.id.as_str())?.filter(|read| continues(&open, read).unwrap_or(false));
-    let mut read = match before {
-        Some(read) => read,
-        None => {
-            forget(db, file.id.as_str())?;
-            db.execute(
-                "INSERT INTO sessions (id, size, mtime, indexed, tail, entries, turns, damage, torn)
-                 VALUES (?, -1, -1, 0, 0, 0, 0, 0, 0)",
-                [file.id.as_str()],
-            )?;
-            Read { no: db.last_insert_rowid(), indexed: 0, tail: crc32fast::hash(b""), known: Known::default() }
-        }
+    let mut read = if let Some(read) = before {
+        read
+    } else {
+        forget(db, file.id.as_str())?;
+        db.execute(
+            "INSERT INTO sessions (id, size, mtime, indexed, tail, entries, turns, damage, torn)
+             VALUES (?, -1, -1, 0, 0, 0, 0, 0, 0)",
+            [file.id.as_str()],
+        )?;
+        Read { no: db.last_insert_rowid(), indexed: 0, tail: crc32fast::hash(b""), known: Known::default() }
     };
     let from = read.indexed;
     open.seek(SeekFrom::Start(from))?;
@@ -166,10 +162,10 @@ fn continues(file: &File, read: &Read) -> io::Result<bool> {
 
 /// The checksum of the last bytes before a place.
 fn tail(file: &File, end: u64) -> io::Result<u32> {
-    let mut bytes = [0; TAIL as usize];
-    let length = end.min(TAIL);
-    let bytes = &mut bytes[..usize::try_from(length).unwrap_or_default()];
-    file.read_exact_at(bytes, end - length)?;
+    let mut bytes = [0; TAIL];
+    let length = usize::try_from(end).unwrap_or(TAIL).min(TAIL);
+    let bytes = &mut bytes[..length];
+    file.read_exact_at(bytes, end - length as u64)?;
     Ok(crc32fast::hash(bytes))
 }
 
