@@ -83,7 +83,7 @@ impl Agent {
         let (started, mut tally) = (Instant::now(), Tally::default());
         let is_compacted = self.compact(focus, cancel, &mut tally).await;
         let text = if is_compacted { "the conversation is compacted" } else { "there is nothing to compact yet" };
-        tally.text = text.to_owned();
+        text.clone_into(&mut tally.text);
         let item = self.events.new_item();
         self.end_turn(started, &item, End::plain(TurnReason::Done), tally).await;
     }
@@ -142,7 +142,8 @@ impl Agent {
     ) -> Result<String, String> {
         let mut instruction = compaction::INSTRUCTION.to_owned();
         if let Some(focus) = focus.map(str::trim).filter(|focus| !focus.is_empty()) {
-            instruction += &format!("\nThe person asks you to dwell on this: {focus}\n");
+            instruction += "\nThe person asks you to dwell on this: ";
+            instruction += focus;
         }
         let room = self.model.info.context.saturating_sub(SUMMARY_MAX + estimate_tokens(instruction.len()));
         let mut messages = self.request.messages.clone();

@@ -133,10 +133,10 @@ impl Agent {
         self.executor.workspace().begin_turn();
         let form = self.answer_schema.as_ref().map(|schema| Block::text(schema.instruction()));
         let opening = std::mem::take(&mut self.opening);
-        let context = u32::try_from(opening.len()).unwrap_or(u32::MAX);
+        let facts = u32::try_from(opening.len()).unwrap_or(u32::MAX);
         let content = opening.into_iter().chain(content).chain(form).collect();
         let message = Message { role: Role::User, content };
-        let entry = self.events.emit(&item, EventBody::TurnStarted { message: message.clone(), context }).await;
+        let entry = self.events.emit(&item, EventBody::TurnStarted { message: message.clone(), context: facts }).await;
         self.said(Some(entry), message);
 
         let deadline = self.limits.time().and_then(|limit| Some((started.checked_add(limit)?, limit)));
@@ -206,13 +206,15 @@ impl Agent {
         let answer = match self.ask(stop, tally).await {
             Ok(answer) => answer,
             // The provider counts in its own way: what it finds too long is made shorter, once.
-            Err(Unanswered::Overflow(end)) => match self.make_room(stop, tally).await {
-                true => match self.ask(stop, tally).await {
+            Err(Unanswered::Overflow(end)) => {
+                if !self.make_room(stop, tally).await {
+                    return Some(end);
+                }
+                match self.ask(stop, tally).await {
                     Ok(answer) => answer,
                     Err(Unanswered::Overflow(end) | Unanswered::End(end)) => return Some(end),
-                },
-                false => return Some(end),
-            },
+                }
+            }
             Err(Unanswered::End(end)) => return Some(end),
         };
         let said = answer.message.text();

@@ -38,6 +38,7 @@ macro_rules! say_on {
     ($($text:tt)*) => { talk(format_args!($($text)*), "") };
 }
 
+#[allow(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 pub(crate) struct Text {
     /// On a terminal the answer is written as it arrives; into a pipe goes only the final one.
     is_live: bool,
