@@ -298,8 +298,8 @@ fn old_sessions_are_pruned_by_rule_and_not_without_a_trace() {
     let file = state(&world).join(format!("sessions/{id}.jsonl"));
     let old = std::time::SystemTime::now() - std::time::Duration::from_hours(24 * 40);
     fs::File::options().append(true).open(&file).unwrap().set_modified(old).unwrap();
-    let would = prune(&["--dry-run"]);
-    assert_eq!((&would[0]["what"], &would[0]["why"]), (&json!(id), &json!("age")));
+    let proposed = prune(&["--dry-run"]);
+    assert_eq!((&proposed[0]["what"], &proposed[0]["why"]), (&json!(id), &json!("age")));
     assert!(file.exists());
     prune(&[]);
     assert!(!file.exists());

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use crate::support::workspace_root;
 
 /// Which crates a crate may use; a new arrow is a change of design.
-const LAYERS: [(&str, &[&str]); 12] = [
+const LAYERS: [(&str, &[&str]); 13] = [
     ("baton-core", &[]),
     ("baton-config", &["baton-core"]),
     ("baton-net", &["baton-core"]),
@@ -18,6 +18,21 @@ const LAYERS: [(&str, &[&str]); 12] = [
     ("baton-tools", &["baton-core", "baton-config", "baton-net", "baton-guard"]),
     ("baton-session", &["baton-core", "baton-config"]),
     ("baton-agent", &["baton-core", "baton-config", "baton-guard", "baton-llm", "baton-tools", "baton-session"]),
+    (
+        "baton-conductor",
+        &[
+            "baton-core",
+            "baton-config",
+            "baton-net",
+            "baton-guard",
+            "baton-llm",
+            "baton-tools",
+            "baton-session",
+            "baton-agent",
+            "baton-workflow",
+            "baton-store",
+        ],
+    ),
     (
         "baton-headless",
         &["baton-core", "baton-config", "baton-guard", "baton-llm", "baton-tools", "baton-session", "baton-agent"],
@@ -33,6 +48,8 @@ const LAYERS: [(&str, &[&str]); 12] = [
             "baton-tools",
             "baton-session",
             "baton-agent",
+            "baton-workflow",
+            "baton-conductor",
             "baton-headless",
         ],
     ),

@@ -14,3 +14,4 @@ pub mod sandbox;
 pub mod sessions;
 pub mod trust;
 pub mod undo;
+pub mod workflow;

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use baton_agent::{CompactionSettings, InstructionSetting, ModelSetting, TurnLimits};
+use baton_conductor::ProjectSettings;
 use baton_config::{LayerKind, Places, Project, SectionInfo, Sources};
 use baton_guard::PermissionSettings;
 use baton_guard::sandbox::SandboxSettings;
@@ -11,11 +12,12 @@ use baton_session::SessionSettings;
 use baton_tools::WebSettings;
 
 /// Every section, in the order in which people see them. `tests/config.rs` fails if one is missing.
-pub const SECTIONS: [SectionInfo; 14] = [
+pub const SECTIONS: [SectionInfo; 15] = [
     SectionInfo::of::<ModelSetting>(),
     SectionInfo::of::<TurnLimits>(),
     SectionInfo::of::<CompactionSettings>(),
     SectionInfo::of::<SessionSettings>(),
+    SectionInfo::of::<ProjectSettings>(),
     SectionInfo::of::<PermissionSettings>(),
     SectionInfo::of::<SandboxSettings>(),
     SectionInfo::of::<InstructionSetting>(),

@@ -7,6 +7,7 @@ use baton_agent::{
     CompactionSettings, Environment, InstructionSetting, LimitsMax, Lookup, ModelSetting, Options, Permissions,
     RandomIds, SystemClock, TurnLimits, find_instructions, opening,
 };
+use baton_conductor::ProjectSettings;
 use baton_config::{LayerKind, Places, Problem, Project, RootKind, Section, Warning, Watch};
 use baton_core::{
     Access, AgentRole, Area, Block, Clock, EventSource, Fault, IdSource, PermissionMode, SessionId, Tier,
@@ -45,6 +46,8 @@ pub struct Setup {
     limits_max: Vec<LimitsMax>,
     /// The files with instructions that the settings name.
     instructions: Vec<(LayerKind, InstructionSetting)>,
+    /// What definitions know about the project.
+    pub definitions: ProjectSettings,
     /// How much of the past is kept.
     pub sessions: SessionSettings,
     /// What may be fetched from the web.
@@ -132,6 +135,7 @@ impl Setup {
         let model = reader.section().map_err(unusable)?;
         let limits = reader.section().map_err(unusable)?;
         let compaction = reader.section().map_err(unusable)?;
+        let definitions = reader.section().map_err(unusable)?;
         let sessions = reader.section().map_err(unusable)?;
         let web = reader.section().map_err(unusable)?;
         let sandbox = reader.section().map_err(unusable)?;
@@ -157,6 +161,7 @@ impl Setup {
             compaction,
             limits_max,
             instructions,
+            definitions,
             sessions,
             web,
             rules,

@@ -181,11 +181,11 @@ fn is_correction(prompt: &str) -> bool {
     prompt.starts_with('#') && !prompt.trim().contains('\n')
 }
 
-/// What a prompt that asks for a compaction wants it to dwell on, if it is one.
-fn compaction(prompt: &str) -> Option<Option<String>> {
+/// What a prompt that asks for a compaction means, if it is one: `/compact`, and what to dwell on.
+fn compaction(prompt: &str) -> Option<Op> {
     let rest = prompt.trim().strip_prefix("/compact")?;
-    let focus = rest.trim();
-    (rest.is_empty() || rest.starts_with(char::is_whitespace)).then(|| (!focus.is_empty()).then(|| focus.to_owned()))
+    let focus = Some(rest.trim().to_owned()).filter(|focus| !focus.is_empty());
+    (rest.is_empty() || rest.starts_with(char::is_whitespace)).then_some(Op::Compact { focus })
 }
 
 /// Shows the rules that say what the person said, and how to keep them. No model is asked.
@@ -250,8 +250,8 @@ async fn prepare(global: &Global, args: &Args) -> Result<Prepared, Fault> {
     let (mut options, recording) = setup.conversation(request)?;
     let prunes = (!args.ephemeral).then(|| setup.kept_sessions()).transpose()?;
     let prunes = prunes.map(|sessions| (sessions, setup.sessions.clone()));
-    if let Some(focus) = args.prompt.as_deref().and_then(compaction) {
-        return Ok(Prepared { options, op: Op::Compact { focus }, recording, prunes });
+    if let Some(op) = args.prompt.as_deref().and_then(compaction) {
+        return Ok(Prepared { options, op, recording, prunes });
     }
     let prompt = args.prompt.clone().or_else(|| plan.is_some().then(|| PROMPT.to_owned()));
     let input = Input { prompt, images: args.images.clone(), cwd: setup.cwd.clone() };
