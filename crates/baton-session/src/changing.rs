@@ -39,6 +39,9 @@ pub enum ChangeError {
     /// It is not in the trash.
     #[error("`{0}` is not in the trash")]
     NotTrashed(String),
+    /// There are several like it in the trash.
+    #[error("`{0}` can mean {1} sessions in the trash")]
+    Several(String, usize),
     /// There is one of the same id again.
     #[error("there is a session {0} again")]
     Occupied(SessionId),
@@ -131,14 +134,22 @@ impl Sessions {
         Ok(found)
     }
 
-    /// Takes a session out of the trash: the last one whose id is this or ends so.
+    /// Takes a session out of the trash: the one whose id is this or ends so.
     pub fn restore(&self, name: &str) -> Result<SessionId, ChangeError> {
         let plain = name.trim().trim_start_matches("ses_").to_ascii_uppercase();
         let is_meant = |one: &Trashed| {
             let id = one.id.as_str().to_ascii_uppercase();
             !plain.is_empty() && id.ends_with(&plain)
         };
-        let found = self.trash()?.into_iter().find(is_meant).ok_or_else(|| ChangeError::NotTrashed(name.to_owned()))?;
+        let mut meant: Vec<Trashed> = self.trash()?.into_iter().filter(is_meant).collect();
+        // Of one session it may have several states: the last one counts.
+        meant.sort_by(|one, other| (&one.id, other.at).cmp(&(&other.id, one.at)));
+        meant.dedup_by(|later, first| later.id == first.id);
+        let found = match meant.as_slice() {
+            [] => return Err(ChangeError::NotTrashed(name.to_owned())),
+            [one] => one.clone(),
+            several => return Err(ChangeError::Several(name.to_owned(), several.len())),
+        };
         let path = self.path(&found.id);
         fs::create_dir_all(self.dir())?;
         let _lock = Lock::take(&lock_path(&path))??;

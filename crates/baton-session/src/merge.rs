@@ -81,11 +81,10 @@ impl Sessions {
         tempfile::Builder::new().prefix("import-").tempdir_in(self.state_dir())
     }
 
-    /// Merges what is staged, with the texts in `blobs` of the staging directory, and definitions into the directory
+    /// Merges what is staged, with the texts in the directory `blobs` beside each, and definitions into the directory
     /// `.baton`. If anything fails, everything is as before.
     pub fn merge(
         &self,
-        staging: &Path,
         staged: Vec<Staged>,
         definitions: &[Definition],
         baton_dir: &Path,
@@ -95,8 +94,8 @@ impl Sessions {
         let mut merged = Vec::new();
         let mut moves = Moves::default();
         fs::create_dir_all(self.dir())?;
-        self.move_blobs(&staging.join("blobs"))?;
         for one in staged {
+            self.move_blobs(&one.path.with_file_name("blobs"))?;
             merged.push(self.merge_one(one, replaces, at, &mut moves)?);
         }
         for one in definitions {

@@ -34,7 +34,7 @@ impl Place {
         let staged = converted.staged.clone().into_iter().collect();
         let nowhere = self.temp.path().join(".baton");
         let at = "2026-01-01T00:00:00Z".parse().unwrap();
-        (converted, sessions.merge(staging.path(), staged, &[], &nowhere, false, at).unwrap())
+        (converted, sessions.merge(staged, &[], &nowhere, false, at).unwrap())
     }
 }
 

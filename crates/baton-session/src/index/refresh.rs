@@ -41,8 +41,9 @@ struct Read {
 impl Index {
     /// Reads what was appended since the last time, and forgets what is gone.
     pub(super) fn refresh(&mut self, progress: &mut dyn FnMut(usize, usize)) -> Result<(), IndexError> {
-        let files = self.sessions.files()?;
+        // In this order: what is made meanwhile is new, and not gone.
         let mut known = stamps(&self.db)?;
+        let files = self.sessions.files()?;
         let stale: Vec<&SessionFile> =
             files.iter().filter(|file| known.remove(file.id.as_str()) != Some(stamp(file))).collect();
         // What is left is of files that are gone, or of those that are stale.

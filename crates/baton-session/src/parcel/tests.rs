@@ -65,7 +65,7 @@ impl Side {
         let staging = sessions.staging().unwrap();
         let unpacked: Result<(Vec<Staged>, Vec<Definition>), _> = unpack(parcel, staging.path());
         let (staged, definitions) = unpacked.map_err(|error| error.to_string())?;
-        let merged = sessions.merge(staging.path(), staged, &definitions, &self.baton_dir(), replaces, at());
+        let merged = sessions.merge(staged, &definitions, &self.baton_dir(), replaces, at());
         merged.map_err(|error| match error {
             ChangeError::Open(OpenError::Held(_)) => "held".to_owned(),
             error => error.to_string(),

@@ -206,6 +206,7 @@ fn unchanged(what: &str, error: &ChangeError) -> Fault {
         ChangeError::NotTrashed(_) => {
             Fault::input(error.to_string()).hint("`ls` its directory `trash` to see what is there")
         }
+        ChangeError::Several(..) => Fault::input(error.to_string()).hint("give more of its id"),
         ChangeError::Occupied(_) => unusable(what, error).hint("remove that one first"),
         _ => unusable(what, error).hint("nothing was changed"),
     }

@@ -161,6 +161,8 @@ struct Gathered {
     elsewhere: usize,
     /// Files in which nobody says anything.
     empty: usize,
+    /// Files that cannot be read.
+    unreadable: usize,
 }
 
 pub fn import(here: &Here, args: &ImportArgs) -> Result<Exit, Fault> {
@@ -173,6 +175,10 @@ pub fn import(here: &Here, args: &ImportArgs) -> Result<Exit, Fault> {
     if path.is_dir() {
         let is_wanted = |path: &Path| path.extension().is_some_and(|end| end == "jsonl");
         for file in files_below(&path, DEPTH_MAX, &is_wanted) {
+            if File::open(&file).is_err() {
+                gathered.unreadable += 1;
+                continue;
+            }
             gathered.foreign(&file, staging.path(), here, !args.all).map_err(failed)?;
         }
     } else {
@@ -192,9 +198,9 @@ pub fn import(here: &Here, args: &ImportArgs) -> Result<Exit, Fault> {
                 unpack(file, staging.path()).map_err(|error| refused(&path, &error))?;
         }
     }
-    let Gathered { staged, definitions, skipped, elsewhere, empty } = gathered;
+    let Gathered { staged, definitions, skipped, elsewhere, empty, unreadable } = gathered;
     let baton_dir = here.root.join(".baton");
-    let merged = here.sessions.merge(staging.path(), staged, &definitions, &baton_dir, args.replace, here.now);
+    let merged = here.sessions.merge(staged, &definitions, &baton_dir, args.replace, here.now);
     let merged = merged.map_err(|error| {
         let fault = unusable(&format!("cannot import {}", path.display()), &error);
         match error {
@@ -205,21 +211,31 @@ pub fn import(here: &Here, args: &ImportArgs) -> Result<Exit, Fault> {
     if args.json {
         return print_json(&json!({
             "merged": merged, "skipped_lines": skipped, "other_projects": elsewhere, "empty": empty,
+            "unreadable": unreadable,
         }));
     }
-    tell(&merged, &skipped, elsewhere, empty);
+    tell(&merged, &skipped, elsewhere);
+    if empty > 0 {
+        talk(&format!("{empty} files have no prompt in them"));
+    }
+    if unreadable > 0 {
+        talk(&format!("note: {unreadable} files cannot be read"));
+    }
     Ok(Exit::Done)
 }
 
 impl Gathered {
     /// Takes a conversation of another agent; whether it was one.
     fn foreign(&mut self, file: &Path, staging: &Path, here: &Here, only_here: bool) -> io::Result<bool> {
-        let Some(converted) = convert(file, staging)? else { return Ok(false) };
+        // Each in a directory of its own: two files may be of the same conversation.
+        let own = tempfile::Builder::new().tempdir_in(staging)?;
+        let Some(converted) = convert(file, own.path())? else { return Ok(false) };
         let is_here = converted.cwd.as_ref().is_some_and(|cwd| Path::new(cwd).starts_with(&here.root));
         match converted.staged {
             None => self.empty += 1,
             Some(_) if only_here && !is_here => self.elsewhere += 1,
             Some(staged) => {
+                drop(own.keep());
                 self.staged.push(staged);
                 for (what, count) in converted.skipped {
                     *self.skipped.entry(what).or_default() += count;
@@ -239,7 +255,7 @@ fn refused(path: &Path, error: &ParcelError) -> Fault {
 }
 
 /// Tells what was taken, and what was not.
-fn tell(merged: &[Merged], skipped: &BTreeMap<String, u64>, elsewhere: usize, empty: usize) {
+fn tell(merged: &[Merged], skipped: &BTreeMap<String, u64>, elsewhere: usize) {
     let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
     for one in merged {
         let word = match &one.outcome {
@@ -262,9 +278,6 @@ fn tell(merged: &[Merged], skipped: &BTreeMap<String, u64>, elsewhere: usize, em
     talk(&if counts.is_empty() { "there was nothing to import".to_owned() } else { counts.join(", ") });
     if elsewhere > 0 {
         talk(&format!("{elsewhere} conversations of other projects are left out; --all takes them, too"));
-    }
-    if empty > 0 {
-        talk(&format!("{empty} files have no prompt in them"));
     }
     if !skipped.is_empty() {
         let kinds: Vec<String> =
