@@ -27,14 +27,15 @@ pub use prune::prune_daily;
 A session is named by its id, or by an end of it that no other has.
 
 Examples:
-  baton sessions list                         the last 20; the same id goes to `baton exec -r ID`
+  baton sessions list                         `baton exec -r ID` goes on with one of them
   baton sessions search \"rate limit\" --all    in all projects
-  baton sessions show 7QK2M4X8                what was said; --entries shows what can be forked or gone back to
-  baton sessions rollback 7QK2M4X8 --to 9F3A  goes on from an entry; what came after stays in the file
-  baton sessions export -o sessions.tar       and on another machine: baton sessions import sessions.tar
-  baton sessions import ~/.claude/projects    conversations of Claude Code; ~/.codex/sessions: of Codex
+  baton sessions show 7QK2M4X8 --entries      what can be forked at, or gone back to
+  baton sessions rollback 7QK2M4X8 --to 9F3A  what came after that entry stays in the file
+  baton sessions export -o all.tar            elsewhere: baton sessions import all.tar
+  baton sessions import ~/.claude/projects    from Claude Code; ~/.codex/sessions: from Codex
 
-Exit codes: 0 done · 2 there is nothing like it · 3 `check` found damage · 8 open in another Baton, or unusable
+Exit codes: 0 done · 2 there is nothing like it · 3 `check` found damage · 8 open elsewhere, or
+  unusable
 ")]
 pub struct Args {
     #[command(subcommand)]

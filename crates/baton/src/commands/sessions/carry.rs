@@ -24,8 +24,8 @@ const DEPTH_MAX: usize = 8;
 
 #[derive(clap::Args)]
 #[command(after_help = "\
-Without ids: all sessions, and the definitions of the project (.baton/agents, skills, commands, workflows)
-with its settings, from which what looks like a secret is taken out.
+Without ids: all sessions, and the definitions of the project (.baton/agents, skills, commands,
+workflows) with its settings, from which what looks like a secret is taken out.
 ")]
 pub struct ExportArgs {
     /// Only these sessions, and no definitions
@@ -40,9 +40,9 @@ pub struct ExportArgs {
 
 #[derive(clap::Args)]
 #[command(after_help = "\
-What is here already is not taken twice; where here and there went different ways, both are kept: the one
-from there as a fork. If anything is wrong with the file, nothing of it is taken. From a directory of
-another agent only the conversations of this project are taken.
+What is here already is not taken twice. Where here and there went different ways, both are kept:
+the one from there as a fork. If anything is wrong with a file of `export`, nothing of it is taken.
+From a directory of another agent only the conversations of this project are taken.
 ")]
 pub struct ImportArgs {
     /// A file of `export`, a conversation of Claude Code or Codex (*.jsonl), or a directory of them

@@ -16,8 +16,8 @@ const DAILY_MAX: Duration = Duration::from_secs(3);
 
 #[derive(clap::Args)]
 #[command(after_help = "\
-The setting `sessions` has the rules: `disk_mb` (5000), `keep_days` (90), `trash_days` (14). Sessions that
-are open and the last 10 always stay. What is done is written to pruned.jsonl in the state directory;
+The setting `sessions` has the rules: `disk_mb` (5000), `keep_days` (90), `trash_days` (14). What is
+open and the last 10 always stay. What is done is written to pruned.jsonl in the state directory;
 what is in the trash comes back with `baton sessions rm --restore ID`.
 ")]
 pub struct PruneArgs {
