@@ -74,7 +74,7 @@ type Replies = Vec<(mpsc::SyncSender<Result<(), StoreError>>, Result<(), StoreEr
 fn together(db: &mut Connection, orders: Vec<Order>) -> Replies {
     let mut transaction = match db.transaction_with_behavior(TransactionBehavior::Immediate) {
         Ok(transaction) => transaction,
-        Err(error) => return refuse_all(orders.into_iter().map(|order| order.reply), error),
+        Err(error) => return refuse_all(orders.into_iter().map(|order| order.reply), &error),
     };
     let mut replies = Replies::new();
     for Order { job, reply } in orders {
@@ -86,14 +86,14 @@ fn together(db: &mut Connection, orders: Vec<Order>) -> Replies {
     }
     match transaction.commit() {
         Ok(()) => replies,
-        Err(error) => refuse_all(replies.into_iter().map(|(reply, _)| reply), error),
+        Err(error) => refuse_all(replies.into_iter().map(|(reply, _)| reply), &error),
     }
 }
 
 /// The error of a transaction is the error of each of its jobs.
 fn refuse_all(
     replies: impl Iterator<Item = mpsc::SyncSender<Result<(), StoreError>>>,
-    error: rusqlite::Error,
+    error: &rusqlite::Error,
 ) -> Replies {
     let (code, text) = (error.sqlite_error().copied(), error.to_string());
     let again = || match code {

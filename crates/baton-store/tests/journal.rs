@@ -1,8 +1,10 @@
 //! The journal with a real file: what was committed is there, in its order, and nothing else.
 
+use std::collections::BTreeMap;
+
 use baton_core::Timestamp;
 use baton_store::{Beginning, Commit, Journal, Settled, Store, StoreError};
-use baton_workflow::{Definition, Event, EventBody, Params, Run, RunId, Sources, WorkflowName, step};
+use baton_workflow::{Caps, Definition, Event, EventBody, Params, Run, RunId, Sources, WorkflowName, step};
 use serde_json::json;
 
 const HELLO: &str = include_str!("../../../workflows/hello.star");
@@ -21,7 +23,7 @@ fn at(second: i64) -> Timestamp {
 fn begun(definition: &Definition, id: &str) -> Commit {
     let workflow = WorkflowName::parse("hello").unwrap();
     let run = Run::new(RunId::new(id), definition, &workflow, at(0)).unwrap();
-    let body = EventBody::Started { params: Params::default(), players: Default::default(), caps: Default::default() };
+    let body = EventBody::Started { params: Params::default(), players: BTreeMap::default(), caps: Caps::default() };
     let event = Event { at: at(1), body };
     let (run, owes) = step(definition, &run, &event).unwrap();
     let begins = Beginning { pin: definition.pin().clone(), parent: None, facts: json!({"model": "script/x"}) };
