@@ -99,7 +99,12 @@ impl Making {
 
     fn compact(&mut self) {
         let message = Message::user("What came before: the parser was mended.");
-        let compacted = Compacted { message, kept: None, carried: Carried::default(), places: Default::default() };
+        let compacted = Compacted {
+            message,
+            kept: None,
+            carried: Carried::default(),
+            places: std::collections::BTreeMap::default(),
+        };
         let id = EventId::new(format!("evt_{}", self.ids.fresh()));
         self.log.append_own(id, at(), Own::Compacted(Box::new(compacted))).unwrap();
     }

@@ -87,7 +87,9 @@ fn check(name: &str, dir: &Path, sample: &Sample, damaged: &[u8]) {
     assert_eq!(fs::read(&path).unwrap(), damaged, "{name}: opening changes nothing");
     let more = [EventBody::TurnStarted { message: Message::user("go on"), context: 0 }, EventBody::MessageStarted];
     let more = more.map(|body| sample.source.lone(body));
-    more.iter().for_each(|event| log.append(event).unwrap());
+    for event in &more {
+        log.append(event).unwrap();
+    }
     drop(log);
     assert!(fs::read(&path).unwrap().starts_with(damaged), "{name}: what was there stays");
     let (_log, again) = open();

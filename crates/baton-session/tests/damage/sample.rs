@@ -71,8 +71,12 @@ pub fn sample(dir: &Path, shape: Shape) -> Sample {
         log.append_own(EventId::fresh(&*ids), Timestamp::UNIX_EPOCH, said).unwrap();
         if shape.is_compacted && turn + 2 == shape.turns {
             let message = Message::user("what stands for it");
-            let compacted =
-                Compacted { message, kept: kept.clone(), carried: Carried::default(), places: Default::default() };
+            let compacted = Compacted {
+                message,
+                kept: kept.clone(),
+                carried: Carried::default(),
+                places: std::collections::BTreeMap::default(),
+            };
             let own = Own::Compacted(Box::new(compacted));
             log.append_own(EventId::fresh(&*ids), Timestamp::UNIX_EPOCH, own).unwrap();
         }

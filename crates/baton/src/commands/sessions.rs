@@ -117,7 +117,7 @@ impl Here {
     }
 
     /// The sessions of this project, or of all of them, with the names of the projects.
-    fn scope(&self, is_all: bool) -> Result<Vec<(String, Sessions)>, Fault> {
+    fn scope(&self, is_all: bool) -> Vec<(String, Sessions)> {
         let own = self.sessions.state_dir().to_owned();
         let mut states = vec![own.clone()];
         if is_all && let Ok(listing) = std::fs::read_dir(&self.projects) {
@@ -125,7 +125,7 @@ impl Here {
             states[1..].sort();
         }
         let name = |path: &PathBuf| path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        Ok(states.iter().map(|path| (name(path), Sessions::new(path))).collect())
+        states.iter().map(|path| (name(path), Sessions::new(path))).collect()
     }
 }
 

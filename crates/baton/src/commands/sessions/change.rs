@@ -134,9 +134,10 @@ pub fn remove(here: &Here, args: &RmArgs) -> Result<Exit, Fault> {
         return print_json(&json!({ (if args.restore { "restored" } else { "removed" }): done }));
     }
     for id in &done {
-        match args.restore {
-            true => talk(&format!("{id} is back")),
-            false => talk(&format!("{id} is in the trash; `baton sessions rm --restore {id}` brings it back")),
+        if args.restore {
+            talk(&format!("{id} is back"));
+        } else {
+            talk(&format!("{id} is in the trash; `baton sessions rm --restore {id}` brings it back"));
         }
     }
     Ok(Exit::Done)

@@ -58,7 +58,7 @@ struct Row<T> {
 pub fn list(here: &Here, args: &ListArgs) -> Result<Exit, Fault> {
     let max = args.max.or((!args.json).then_some(SHOWN));
     let (mut rows, mut total) = (Vec::new(), 0);
-    for (project, sessions) in here.scope(args.all)? {
+    for (project, sessions) in here.scope(args.all) {
         if !sessions.dir().is_dir() {
             continue;
         }
@@ -67,7 +67,7 @@ pub fn list(here: &Here, args: &ListArgs) -> Result<Exit, Fault> {
         rows.extend(found.into_iter().map(|row| Row { project: project.clone(), row }));
     }
     if args.all {
-        rows.sort_by(|one: &Row<Summary>, other| other.row.used.cmp(&one.row.used));
+        rows.sort_by_key(|row: &Row<Summary>| std::cmp::Reverse(row.row.used));
         rows.truncate(max.unwrap_or(usize::MAX));
     }
     if args.json {
@@ -114,7 +114,7 @@ pub fn search(here: &Here, args: &SearchArgs) -> Result<Exit, Fault> {
         return Err(Fault::input("there is no word to look for").hint("words have letters or digits"));
     }
     let mut rows = Vec::new();
-    for (project, sessions) in here.scope(args.all)? {
+    for (project, sessions) in here.scope(args.all) {
         if sessions.dir().is_dir() {
             let (_, found) = ask(&sessions, |index| index.search(&words, args.max))?;
             rows.extend(found.into_iter().map(|row| Row { project: project.clone(), row }));

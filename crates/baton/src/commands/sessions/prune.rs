@@ -31,9 +31,10 @@ pub struct PruneArgs {
 
 pub fn prune(global: &Global, here: &Here, args: &PruneArgs) -> Result<Exit, Fault> {
     let settings = Setup::new(global)?.sessions;
-    let pruned = match args.dry_run {
-        true => here.sessions.prunable(&settings, here.now),
-        false => here.sessions.prune(&settings, here.now),
+    let pruned = if args.dry_run {
+        here.sessions.prunable(&settings, here.now)
+    } else {
+        here.sessions.prune(&settings, here.now)
     };
     let pruned = pruned.map_err(|error| {
         unusable("cannot prune the sessions", error).hint("what was done until then is in pruned.jsonl")

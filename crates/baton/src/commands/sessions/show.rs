@@ -116,14 +116,13 @@ fn words(entry: &Entry) -> String {
 }
 
 pub fn check(here: &Here, args: &CheckArgs) -> Result<Exit, Fault> {
-    let ids = match &args.id {
-        Some(name) => vec![here.find(Some(name))?],
-        None => {
-            let files = here.sessions.files().map_err(|error| super::unusable("the sessions cannot be read", error))?;
-            let mut ids: Vec<_> = files.into_iter().map(|file| file.id).collect();
-            ids.sort();
-            ids
-        }
+    let ids = if let Some(name) = &args.id {
+        vec![here.find(Some(name))?]
+    } else {
+        let files = here.sessions.files().map_err(|error| super::unusable("the sessions cannot be read", error))?;
+        let mut ids: Vec<_> = files.into_iter().map(|file| file.id).collect();
+        ids.sort();
+        ids
     };
     let (mut reports, mut is_whole) = (Vec::new(), true);
     for id in ids {
