@@ -111,6 +111,8 @@ mod tests {
     use super::super::policy::Network;
     use super::*;
 
+    type Change = (&'static str, fn(&Path));
+
     fn around(top: &Path, holes: &[PathBuf]) -> Vec<PathBuf> {
         let mut found = Basis { holes: holes.to_owned(), places: Vec::new(), listed: Vec::new() }.around(top);
         found.sort();
@@ -145,7 +147,7 @@ mod tests {
             network: Network::Loopback,
         };
         let look = || {
-            let old = SystemTime::now() - Duration::from_secs(60);
+            let old = SystemTime::now() - Duration::from_mins(1);
             for dir in ["home", "home/.docker"].iter().filter_map(|name| File::open(path(name)).ok()) {
                 dir.set_modified(old).unwrap();
             }
@@ -158,10 +160,10 @@ mod tests {
         fs::write(path("work/new"), "").unwrap();
         fs::write(path("home/other/new"), "").unwrap();
         assert!(basis.is_as_it_was(&policy), "what lies below a rule is no matter");
-        let changes: [(&str, fn(&Path)); 5] = [
+        let changes: [Change; 5] = [
             ("another entry beside a hole", |dir| fs::create_dir(dir.join("home/.docker")).unwrap()),
             ("a secret below a directory that was there", |dir| {
-                fs::write(dir.join("home/.docker/config"), "").unwrap()
+                fs::write(dir.join("home/.docker/config"), "").unwrap();
             }),
             ("another directory in place of one", |dir| {
                 fs::rename(dir.join("work"), dir.join("gone")).unwrap();

@@ -129,7 +129,7 @@ fn later_secret(scene: &Scene, sandbox: &Sandbox) -> Result<(), String> {
     };
     write("plain", "one");
     // Nothing of a home is relied on that has just changed.
-    let old = std::time::SystemTime::now() - std::time::Duration::from_secs(60);
+    let old = std::time::SystemTime::now() - std::time::Duration::from_mins(1);
     std::fs::File::open(&home).unwrap().set_modified(old).unwrap();
     let show = format!("{read}; true");
     expect(scene, sandbox, &show, "one")?;
