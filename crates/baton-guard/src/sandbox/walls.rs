@@ -11,6 +11,7 @@ use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use nix::sys::signal::SigSet;
 use rustix::process::{Pid, getpid, getppid, set_parent_process_death_signal};
 use seccompiler::BpfProgram;
 
@@ -57,6 +58,8 @@ impl Walls {
             return Err(io::Error::from_raw_os_error(libc::ESRCH));
         }
         rights::no_core_dumps();
+        // Baton may have blocked some, which a program that is started inherits.
+        SigSet::empty().thread_set_mask()?;
         self.put_up()
     }
 

@@ -14,6 +14,7 @@ pub fn all(level: Level) -> Vec<(&'static str, Work)> {
         ("git commit", commit),
         ("cargo build with a build script", cargo),
         ("exit codes", exit_codes),
+        ("signals that are held outside", signals),
         ("protected paths are left as they were", nothing_stays),
         ("python", python),
         ("secrets that come later are hidden", later_secret),
@@ -95,6 +96,16 @@ fn exit_codes(scene: &Scene, sandbox: &Sandbox) -> Result<(), String> {
     let (killed, _) = scene.run(sandbox, "kill -KILL $$");
     let codes = (output.status.code(), killed.status.signal());
     if codes == (Some(42), Some(9)) { Ok(()) } else { Err(format!("{codes:?}")) }
+}
+
+fn signals(scene: &Scene, sandbox: &Sandbox) -> Result<(), String> {
+    use nix::sys::signal::{SigSet, Signal};
+    use std::os::unix::process::ExitStatusExt;
+    let held = SigSet::from_iter([Signal::SIGTERM]);
+    held.thread_block().unwrap();
+    let (output, _) = scene.run(sandbox, "kill -TERM $$; echo alive");
+    held.thread_unblock().unwrap();
+    if output.status.signal() == Some(15) { Ok(()) } else { Err(format!("{output:?}")) }
 }
 
 fn nothing_stays(scene: &Scene, sandbox: &Sandbox) -> Result<(), String> {
