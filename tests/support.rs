@@ -196,16 +196,19 @@ impl Live {
         Self { child, stdout }
     }
 
+    /// The next event; none when there will be no more.
+    pub fn next(&mut self) -> Option<Value> {
+        let mut line = String::new();
+        (self.stdout.read_line(&mut line).unwrap() > 0).then(|| serde_json::from_str(&line).unwrap())
+    }
+
     /// Waits for an event of this kind.
     #[track_caller]
     pub fn until(&mut self, kind: &str) -> Value {
-        let mut line = String::new();
-        while self.stdout.read_line(&mut line).unwrap() > 0 {
-            let event: Value = serde_json::from_str(&line).unwrap();
+        while let Some(event) = self.next() {
             if event["kind"] == kind {
                 return event;
             }
-            line.clear();
         }
         let mut stderr = String::new();
         self.child.stderr.take().unwrap().read_to_string(&mut stderr).unwrap();

@@ -7,6 +7,7 @@ mod lines;
 mod marks;
 mod patch;
 mod proxy;
+mod session;
 mod wire;
 
 use std::path::{Path, PathBuf};
@@ -27,7 +28,7 @@ pub struct Target {
 }
 
 /// All targets.
-pub const TARGETS: [Target; 13] = [
+pub const TARGETS: [Target; 14] = [
     Target {
         name: "anthropic",
         check: |bytes| wire::check(Wire::Anthropic, bytes),
@@ -207,6 +208,24 @@ pub const TARGETS: [Target; 13] = [
             "null",
         ],
         samples: "tests/samples/codex_rollout",
+    },
+    Target {
+        name: "session",
+        check: session::check,
+        words: &[
+            "\n",
+            "\r\n",
+            "\0",
+            "\u{2028}",
+            "{\"id\":\"",
+            "\"parent\":\"",
+            "\"kind\":\"compacted\"",
+            ",\"n\":",
+            ",\"crc\":\"",
+            "\"}",
+            "18446744073709551615",
+        ],
+        samples: "",
     },
 ];
 

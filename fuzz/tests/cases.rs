@@ -27,4 +27,4 @@ macro_rules! targets {
     };
 }
 
-targets! { anthropic responses chat gemini edit patch script cassette marks proxy config claude_code codex }
+targets! { anthropic responses chat gemini edit patch script cassette marks proxy config claude_code codex session }

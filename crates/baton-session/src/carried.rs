@@ -130,11 +130,7 @@ impl Carried {
     pub fn note_event(&mut self, id: &EventId, event: &EventBody) {
         match event {
             EventBody::TurnStarted { message, context } => {
-                // Calls that have no end by now will never have one.
-                let open: Vec<_> = std::mem::take(&mut self.calls).into_values().collect();
-                for call in open {
-                    self.ended(&call, RanEnd::Unknown, None);
-                }
+                self.stopped();
                 let own = message.content.get(usize::try_from(*context).unwrap_or(0)..).unwrap_or_default();
                 self.words(id, own);
             }
@@ -144,7 +140,8 @@ impl Carried {
             }
             EventBody::ToolEnded { call, is_error, meta, output, .. } => {
                 let Some(call) = self.calls.remove(call) else { return };
-                if *is_error && was_not_run(output) {
+                // What a command says is its own affair: one that has an end has run.
+                if *is_error && !meta.contains_key("exit_code") && was_not_run(output) {
                     return;
                 }
                 let end = if *is_error { RanEnd::Failed } else { RanEnd::Done };
@@ -175,6 +172,13 @@ impl Carried {
                 }
             }
             _ => {}
+        }
+    }
+
+    /// Calls that have no end by now will never have one.
+    pub(crate) fn stopped(&mut self) {
+        for call in std::mem::take(&mut self.calls).into_values() {
+            self.ended(&call, RanEnd::Unknown, None);
         }
     }
 

@@ -73,6 +73,7 @@ impl History {
             }
         }
         self.flush();
+        self.carried.stopped();
     }
 
     fn note(&mut self, entry: &Entry) {
@@ -123,12 +124,13 @@ impl History {
                     ToolResult { id: call.clone(), text: output.clone(), images: images.clone(), is_error: *is_error };
                 self.results.insert(call.clone(), result);
             }
-            EventBody::Retrying { .. } => self.failures += 1,
+            // What broke off is not part of the conversation: the model answers anew.
+            EventBody::Retrying { .. } => (self.failures, self.partial) = (self.failures + 1, None),
             EventBody::Failed(fault) if fault.area == Area::Provider => self.failures += 1,
             EventBody::TurnEnded { reason, .. } => {
                 self.flush();
-                // What the person has read stays part of the conversation when they end it.
-                if let (Some((id, message)), TurnReason::Cancelled) = (self.partial.take(), reason)
+                // What the person has read stays part of the conversation when they, or its time, end the turn.
+                if let (Some((id, message)), TurnReason::Cancelled | TurnReason::Time) = (self.partial.take(), reason)
                     && !message.content.is_empty()
                 {
                     self.push(Some(&id), message);

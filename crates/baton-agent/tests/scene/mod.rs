@@ -2,6 +2,8 @@
 
 #![allow(dead_code, reason = "each test uses another part of it")]
 
+pub mod stage;
+
 use std::sync::Arc;
 
 use baton_agent::{Conversation, Events, Options, Permissions, RandomIds, SystemClock, TurnLimits};
