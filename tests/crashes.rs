@@ -38,7 +38,9 @@ enum Point {
 
 impl Point {
     fn random(dice: &mut fastrand::Rng, is_full: bool) -> Self {
-        let kind = *dice.choice(&["tool.start", "tool.start", "tool.update", "message.end", "tool.end", "notice"]).unwrap_or(&"notice");
+        let kind = *dice
+            .choice(&["tool.start", "tool.start", "tool.update", "message.end", "tool.end", "notice"])
+            .unwrap_or(&"notice");
         match dice.u8(..10) {
             0 => Self::Bytes(dice.usize(..2_000)),
             1..=4 => Self::Bytes(dice.usize(..40_000)),
@@ -236,9 +238,8 @@ fn phase(events: &[Value]) -> &'static str {
 
 /// The events that have to be kept. Before the prompt is kept, nothing is.
 fn durable(events: Vec<Value>) -> Vec<Value> {
-    let is_passing = |event: &Value| {
-        ["message.delta", "thinking.delta", "tool.update"].iter().any(|kind| event["kind"] == *kind)
-    };
+    let is_passing =
+        |event: &Value| ["message.delta", "thinking.delta", "tool.update"].iter().any(|kind| event["kind"] == *kind);
     if !events.iter().any(|event| event["kind"] == "turn.start") {
         return Vec::new();
     }

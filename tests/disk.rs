@@ -102,12 +102,12 @@ fn a_full_disk_is_waited_for_and_nothing_is_lost() {
     // Inside, the home is a small disk. It is freed when the test says so, and copied out at the end.
     let mounts = format!(
         "mount -t tmpfs -o size=2m none {home}\n(until [ -e {free} ]; do sleep 0.01; done; rm {filler}) &",
-        home = home.display(), free = free.display(), filler = filler.display(),
+        home = home.display(),
+        free = free.display(),
+        filler = filler.display(),
     );
-    let after = format!(
-        "\"$0\" exec --json -c --permission-mode yolo again; cp -r {} {}",
-        home.display(), copy.display(),
-    );
+    let after =
+        format!("\"$0\" exec --json -c --permission-mode yolo again; cp -r {} {}", home.display(), copy.display(),);
     let mut live = Live::start(among_mounts(&world, &mounts, &exec(&model), &after));
     let events = watch(&mut live, |event| {
         if says(event, "waiting up to") {
@@ -194,7 +194,8 @@ fn a_disk_that_fails_for_a_while_costs_nothing() {
 #[test]
 fn one_session_has_one_writer() {
     let world = World::new();
-    let hold = json!({"call": [{"tool": "bash", "input": {"command": "echo held; until [ -e go ]; do sleep 0.01; done"}}]});
+    let hold =
+        json!({"call": [{"tool": "bash", "input": {"command": "echo held; until [ -e go ]; do sleep 0.01; done"}}]});
     let model = world.script(&format!("{hold}\n{{\"when\":\"in a copy\",\"say\":\"copied\"}}\n{{\"say\":\"done\"}}"));
     let mut live = Live::start(world.command(&exec(&model)));
     let pid = live.child.id();

@@ -26,8 +26,10 @@ pub struct Told {
 
 fn find(dir: &Path, ending: &str) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(dir).into_iter().flatten().flatten().map(|entry| entry.path());
-    entries.flat_map(|path| if path.is_dir() { find(&path, ending) } else { vec![path] })
-        .filter(|path| path.to_string_lossy().ends_with(ending)).collect()
+    entries
+        .flat_map(|path| if path.is_dir() { find(&path, ending) } else { vec![path] })
+        .filter(|path| path.to_string_lossy().ends_with(ending))
+        .collect()
 }
 
 fn session_file(world: &World) -> Option<PathBuf> {
@@ -109,7 +111,10 @@ impl Record {
             let mark = command.split(' ').nth(1).unwrap();
             let made = log.lines().filter(|line| *line == mark).count();
             assert!(made <= *times, "{name}: `{command}` ran {times} times and left {made} marks");
-            let ended = |start: &&Value| start["input"]["command"] == **command && ends.get(start["call"].as_str().unwrap()).is_some_and(|end| end["is_error"] == false);
+            let ended = |start: &&Value| {
+                start["input"]["command"] == **command
+                    && ends.get(start["call"].as_str().unwrap()).is_some_and(|end| end["is_error"] == false)
+            };
             assert!(made >= self.of("tool.start").filter(ended).count(), "{name}: `{command}` left no mark");
         }
         told

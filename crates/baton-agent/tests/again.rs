@@ -52,7 +52,7 @@ fn log(stage: &Stage) -> usize {
 /// A session whose last command is this one, and whose model proposes it again; as it goes on.
 async fn proposes_again(loss: Loss, command: &str, is_attended: bool, insists: bool) -> (Stage, Scene) {
     // It says that its effect is there, and runs on.
-    let held = format!("{command}; echo started; until [ -e go ]; do sleep 0.01; done");
+    let held = format!("({command}); echo started; until [ -e go ]; do sleep 0.01; done");
     let command = if loss == Loss::Kill { &held } else { command };
     let told = "not run: this exact command|refused by the person";
     let looks = json!({"when": told, "say": "I look first"}).to_string();
@@ -151,7 +151,9 @@ async fn who_is_told_and_insists_has_a_reason() {
 
 #[tokio::test]
 async fn what_only_reads_or_tests_runs_again_unasked() {
-    for command in ["cat seed", "ls -la", "git status", "grep -rn x .", "cargo test", "cd . && cargo test -q", "wc -l seed"] {
+    for command in
+        ["cat seed", "ls -la", "git status", "grep -rn x .", "cargo test", "cd . && cargo test -q", "wc -l seed"]
+    {
         for loss in [Loss::Resume, Loss::Compaction] {
             let (_stage, mut scene) = proposes_again(loss, command, true, false).await;
             scene.say(prompt, "and now?").await;

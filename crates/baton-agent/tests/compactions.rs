@@ -16,7 +16,9 @@ const RESUMED_EVERY: usize = 10;
 
 /// What the person says in a round; each is another instruction, in characters that are easily lost.
 fn instruction(round: usize) -> String {
-    format!("Standing order {round}: never touch `src/{round}.rs`,\n  not even \"once\" — <b>ever</b>\u{2028}& keep it {round}% exact.")
+    format!(
+        "Standing order {round}: never touch `src/{round}.rs`,\n  not even \"once\" — <b>ever</b>\u{2028}& keep it {round}% exact."
+    )
 }
 
 fn todos(round: usize) -> serde_json::Value {
@@ -68,7 +70,10 @@ fn assert_remembers(first: &Message, rounds: usize) {
     assert!(text.contains("the facts"), "the first context is there anew: {text}");
     for round in 0..rounds {
         assert!(text.contains(&format!("<person>\n{}\n</person>", instruction(round))), "{round} of {rounds}: {text}");
-        assert!(text.contains(&format!("- no{round} (because of {round} – \"quoted\")")), "{round} of {rounds}: {text}");
+        assert!(
+            text.contains(&format!("- no{round} (because of {round} – \"quoted\")")),
+            "{round} of {rounds}: {text}"
+        );
         assert!(text.contains(&format!("- Edit(./yes{round})\n")), "{round} of {rounds}: {text}");
         assert!(text.contains(&format!("/work/yes{round}\n")), "changed files, {round} of {rounds}: {text}");
     }
@@ -101,7 +106,8 @@ async fn after_fifty_compactions_nothing_is_forgotten() {
         let history = stage.history();
         assert_valid(&history.messages);
         assert_remembers(&history.messages[0], number + 1);
-        let is_listed = history.messages[0].text().contains("## Running in the background\n- 1: echo up; sleep 1000 (process ");
+        let is_listed =
+            history.messages[0].text().contains("## Running in the background\n- 1: echo up; sleep 1000 (process ");
         assert_eq!(is_listed, number < RESUMED_EVERY, "it ended with the Baton that started it");
         if (number + 1) % RESUMED_EVERY == 0 {
             close(scene).await;

@@ -192,7 +192,10 @@ async fn nothing_is_done_that_cannot_be_kept() {
     let is_clear = |text: &str| text.contains("cannot write the session") && text.contains("waiting up to 30 s");
     scene.until(|body| matches!(body, EventBody::Noticed { text } if is_clear(text))).await;
     let failed = scene.until(|body| matches!(body, EventBody::Failed(_))).await;
-    assert!(matches!(&failed, EventBody::Failed(fault) if fault.message.contains("cannot write the session")), "{failed:?}");
+    assert!(
+        matches!(&failed, EventBody::Failed(fault) if fault.message.contains("cannot write the session")),
+        "{failed:?}"
+    );
     assert_eq!(scene.end().await.0, TurnReason::Error);
     assert!(stage.take_sent().is_empty() && !stage.work().join("mark").exists());
 
