@@ -37,7 +37,9 @@ pub(crate) const HEAP_BYTES_MAX: usize = 64 * 1024 * 1024;
 const FILE_BYTES_MAX: usize = 256 * 1024;
 /// Values inside values.
 const DEPTH_MAX: usize = 20;
-/// The fields of a value that stands for a node.
+/// The longest list that `list(...)` makes.
+const ITEMS_MAX: usize = 100_000;
+/// The field of a value that stands for a node.
 const NODE_FIELD: &str = "node of the definition";
 
 /// What one file gave.
@@ -376,7 +378,11 @@ macro_rules! plain_words {
             ) -> starlark::Result<Value<'v>> {
                 match args.items.as_slice() {
                     [one] => {
-                        let items: Vec<Value<'v>> = one.iterate(eval.heap())?.collect();
+                        let items: Vec<Value<'v>> = one.iterate(eval.heap())?.take(ITEMS_MAX + 1).collect();
+                        if items.len() > ITEMS_MAX {
+                            let message = format!("a list of more than {ITEMS_MAX} items");
+                            return Err(starlark::Error::new_other(LoadError(message)));
+                        }
                         Ok(eval.heap().alloc(AllocList(items)))
                     }
                     _ => node_of("list", (args, kwargs), eval),

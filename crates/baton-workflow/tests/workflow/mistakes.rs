@@ -40,6 +40,7 @@ fn mistakes_in_the_text() {
         ),
         ("too many calls", "def f(n):\n    return f(n + 1)\nf(0)".to_owned()),
         ("too much memory", "X = []\n[X.append(str(i) * 5000) for i in range(50000)]".to_owned()),
+        ("a long list", "X = list(range(100001))".to_owned()),
         ("deep brackets", format!("X = {}{}", "[".repeat(60), "]".repeat(60))),
         ("a long chain", format!("X = 1{}", " + 1".repeat(500))),
         (

@@ -89,3 +89,31 @@ fn the_reference_is_made_from_the_code() {
         "docs/workflow-reference.md is out of date: run `INSTA_UPDATE=always cargo test -p baton-workflow`"
     );
 }
+
+#[test]
+fn a_definition_as_people_write_it_first() {
+    crate::support::define(
+        r#"
+workflow(
+    name = "w",
+    params = {"scenario": string(required = True), "test": string(default = project.test)},
+    roles = {
+        "ping": role(agent = "tdd-red", write = ["tests/**"], tools = CODING),
+        "pong": role(agent = "tdd-green", write = ["src/**"], tools = CODING),
+        "reviewer": role(agent = "domain-review", write = [], tools = READING),
+    },
+    states = {
+        "RED": state(role = "ping", freeze = ["tests/**"],
+            gate = evidence({"test_file": "path", "failure": "text"}, verify = lambda c: c.run(c.params.test).failed),
+            on = {"pass": "REVIEW_TEST"}),
+        "REVIEW_TEST": state(role = "reviewer", inputs = ["RED"],
+            gate = verdict(["approved", "flagged"], needs = {"summary": "text", "findings": "list"}),
+            on = {"approved": "GREEN", "flagged": "RED"}),
+        "GREEN": state(role = "pong", gate = command(project.test), on = {"pass": "COMMIT"}),
+        "COMMIT": action(commit(message = "TDD: {scenario}"), on = {"pass": "DONE"}),
+        "DONE": done(), "ESCALATE": escalate(),
+    },
+)
+"#,
+    );
+}
