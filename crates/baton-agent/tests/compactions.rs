@@ -75,7 +75,7 @@ fn assert_remembers(first: &Message, rounds: usize) {
             "{round} of {rounds}: {text}"
         );
         assert!(text.contains(&format!("- Edit(./yes{round})\n")), "{round} of {rounds}: {text}");
-        assert!(text.contains(&format!("/work/yes{round}\n")), "changed files, {round} of {rounds}: {text}");
+        assert!(text.contains(&format!("/yes{round}\n")), "changed files, {round} of {rounds}: {text}");
     }
     let last = rounds - 1;
     assert!(text.contains(&format!("## To do\n- [~] write part {last}\n- [ ] test part {last}\n")), "{text}");
