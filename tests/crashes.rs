@@ -22,6 +22,8 @@ use session::{LAST_WORDS, script};
 
 /// How often is killed if nobody says so.
 const POINTS: usize = 25;
+/// How many tokens a script can read.
+const CONTEXT: u64 = 1_000_000;
 /// How often one session is started at most, whatever happens to it.
 const STARTS_MAX: usize = 60;
 
@@ -86,10 +88,11 @@ fn a_session_survives_being_killed_anywhere() {
     let (points, is_full) = (asked.unwrap_or(POINTS), asked.is_some());
     let (counts, seeds) = (Mutex::new(Counts::default()), AtomicU64::new(0));
     let full_at = full_at();
+    let is_enough = || counts.lock().map_or(true, |counts| counts.kills >= points);
     std::thread::scope(|scope| {
         for _ in 0..2 {
             scope.spawn(|| {
-                while counts.lock().unwrap().kills < points {
+                while !is_enough() {
                     session(seeds.fetch_add(1, Ordering::Relaxed), full_at, is_full, &counts);
                 }
             });
@@ -103,7 +106,7 @@ fn a_session_survives_being_killed_anywhere() {
 /// How many tokens may be used before a session is compacted: a little more than its first request has.
 fn full_at() -> u64 {
     let run = World::new().play(r#"{"say":"x"}"#, &[]).expect(0);
-    run.of("usage")[0]["usage"]["input_tokens"].as_u64().unwrap() * 4 / 3 + 2_500
+    run.of("usage")[0]["usage"]["input_tokens"].as_u64().unwrap() * 4 / 3 + 800
 }
 
 /// One session, killed again and again until it is done.
@@ -120,7 +123,7 @@ fn session(seed: u64, full_at: u64, is_full: bool, counts: &Mutex<Counts>) {
         let mut args = vec!["exec", "--json", "--permission-mode", "auto", "-m", &model, &prompt];
         args.extend(goes_on.then_some("-c"));
         let mut command = world.command(&args);
-        command.env("BATON_COMPACTION__RESERVE_TOKENS", (128_000 - full_at).to_string());
+        command.env("BATON_COMPACTION__RESERVE_TOKENS", (CONTEXT - full_at).to_string());
         command.env("BATON_COMPACTION__KEEP_TOKENS", "600");
         // Every session is let end at last.
         let point = (start + 10 < STARTS_MAX && dice.u8(..5) > 0).then(|| Point::random(&mut dice, is_full));

@@ -52,6 +52,6 @@ pub fn script(dice: &mut fastrand::Rng) -> String {
         }
         lines.push(json!({"say": format!("turn {turn} is done")}));
     }
-    lines.push(json!({"say": LAST_WORDS}));
+    lines.push(json!({"say": LAST_WORDS, "repeat": true}));
     lines.iter().map(|line| format!("{line}\n")).collect()
 }
