@@ -31,3 +31,4 @@ mod trust;
 mod undo;
 mod web;
 mod wire_formats;
+mod workflow;
