@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use crate::names::{FieldName, Pos};
 use crate::problem::suggestion;
@@ -55,6 +55,21 @@ impl FieldType {
                 .find(|(_, kind, _)| kind == other)
                 .map_or_else(String::new, |(_, _, about)| (*about).to_owned()),
         }
+    }
+
+    /// As a JSON Schema, for the tool that an agent submits with.
+    fn schema(&self) -> Value {
+        let text = json!({"type": "string"});
+        let mut schema = match self {
+            Self::Path | Self::Text => text,
+            Self::Paths => json!({"type": "array", "items": text, "minItems": 1}),
+            Self::List => json!({"type": "array"}),
+            Self::Number => json!({"type": "number"}),
+            Self::Bool => json!({"type": "boolean"}),
+            Self::OneOf(options) => json!({"type": "string", "enum": options}),
+        };
+        schema["description"] = Value::String(self.describe());
+        schema
     }
 
     fn read(&self, value: &Value) -> Result<Value, String> {
@@ -153,6 +168,15 @@ impl FromIterator<(FieldName, Value)> for Evidence {
 }
 
 impl Fields {
+    /// All fields as one flat JSON Schema.
+    pub fn schema(&self) -> Value {
+        let properties: Map<String, Value> =
+            self.0.iter().map(|(name, field)| (name.to_string(), field.kind.schema())).collect();
+        let required = self.0.iter().filter(|(_, field)| !field.is_optional);
+        let required: Vec<&str> = required.map(|(name, _)| name.as_str()).collect();
+        json!({"type": "object", "properties": properties, "required": required, "additionalProperties": false})
+    }
+
     /// What was submitted, or everything that is wrong with it.
     pub fn read(&self, submitted: &Map<String, Value>) -> Result<Evidence, Vec<String>> {
         let size = serde_json::to_string(submitted).map_or(usize::MAX, |text| text.len());

@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use baton_workflow::verify::CommandResult;
-use baton_workflow::{Argv, EventBody, Rejected, TreeHash};
+use baton_workflow::{Argv, EventBody, Kind, Rejected, TreeHash};
 
 use crate::support::Play;
 
@@ -200,6 +200,9 @@ fn malformed_evidence_comes_back_with_every_reason() {
                 \"level\": one_of([\"low\", \"high\"]), \"note\": \"text?\"})";
     let mut play = Play::start(&gated(gate), &[]);
     let before = play.run.clone();
+    let Kind::Agent(work) = &play.definition.main().unwrap().states[0].kind else { panic!() };
+    let schema = serde_json::to_string_pretty(&work.gate.fields().unwrap().schema()).unwrap();
+    insta::assert_snapshot!("the_schema_of_a_gate", schema);
     let mut said = String::new();
     for fields in [
         json!({}),
@@ -221,4 +224,17 @@ fn malformed_evidence_comes_back_with_every_reason() {
     let evidence = serde_json::to_value(&play.run.evidence).unwrap();
     assert_eq!(evidence["A"]["file"], "a/b.rs");
     assert_eq!(evidence["A"].get("note"), None);
+}
+
+#[test]
+fn a_command_that_does_not_end_fails_the_attempt() {
+    let verify = "lambda c: c.run(\"one\").ok and c.run(\"two\").ok";
+    let mut play = Play::start(&gated(&format!("evidence({{\"x\": \"text\"}}, {verify})")), &[]);
+    play.submit(json!({"x": "y"}), &[]);
+    play.time_out();
+    assert_eq!(play.because(), "command 1 of the verification did not end in time");
+    play.submit(json!({"x": "y"}), &[]);
+    play.verify(0, "");
+    play.time_out();
+    assert_eq!(play.because(), "command 2 of the verification did not end in time");
 }

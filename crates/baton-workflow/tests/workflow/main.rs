@@ -9,3 +9,4 @@ mod runs;
 mod runs_inside;
 mod shipped;
 mod support;
+mod waits;

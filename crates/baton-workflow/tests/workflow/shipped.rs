@@ -117,3 +117,14 @@ workflow(
 "#,
     );
 }
+
+#[test]
+fn definitions_and_runs_go_from_thread_to_thread() {
+    fn shared<T: Send + Sync + Clone + 'static>(_: &T) {}
+    let definition = load("hello");
+    shared(&definition);
+    let workflow = &definition.main().unwrap().name;
+    let run = baton_workflow::Run::new(baton_workflow::RunId::new("r"), &definition, workflow, crate::support::at(0))
+        .unwrap();
+    shared(&run);
+}
