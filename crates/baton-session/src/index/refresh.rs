@@ -88,7 +88,8 @@ fn stamp(file: &SessionFile) -> Stamp {
 }
 
 fn forget(db: &Connection, id: &str) -> rusqlite::Result<()> {
-    let no: Option<i64> = db.query_row("SELECT no FROM sessions WHERE id = ?", [id], |row| row.get(0)).optional()?;
+    let mut found = db.prepare_cached("SELECT no FROM sessions WHERE id = ?")?;
+    let no: Option<i64> = found.query_row([id], |row| row.get(0)).optional()?;
     let Some(no) = no else { return Ok(()) };
     db.execute("DELETE FROM said WHERE session = ?", [no])?;
     db.execute("DELETE FROM blobs WHERE session = ?", [no])?;
@@ -105,17 +106,17 @@ fn read(db: &Connection, sessions: &Sessions, file: &SessionFile) -> Result<u64,
         read
     } else {
         forget(db, file.id.as_str())?;
-        db.execute(
+        let mut add = db.prepare_cached(
             "INSERT INTO sessions (id, size, mtime, indexed, tail, entries, turns, damage, torn)
              VALUES (?, -1, -1, 0, 0, 0, 0, 0, 0)",
-            [file.id.as_str()],
         )?;
+        add.execute([file.id.as_str()])?;
         Read { no: db.last_insert_rowid(), indexed: 0, tail: crc32fast::hash(b""), known: Known::default() }
     };
     let from = read.indexed;
     open.seek(SeekFrom::Start(from))?;
-    let mut add_text = db.prepare("INSERT INTO said (session, entry, at, who, text) VALUES (?, ?, ?, ?, ?)")?;
-    let mut add_blob = db.prepare("INSERT INTO blobs (session, sha256, bytes) VALUES (?, ?, ?)")?;
+    let mut add_text = db.prepare_cached("INSERT INTO said (session, entry, at, who, text) VALUES (?, ?, ?, ?, ?)")?;
+    let mut add_blob = db.prepare_cached("INSERT INTO blobs (session, sha256, bytes) VALUES (?, ?, ?)")?;
     // What is appended meanwhile is for the next time: the stamp is of before.
     let mut scan = Forward::new(io::Read::take(&open, file.bytes.saturating_sub(from)), from);
     let mut torn = None;
@@ -171,7 +172,7 @@ fn tail(file: &File, end: u64) -> io::Result<u32> {
 }
 
 fn before(db: &Connection, id: &str) -> rusqlite::Result<Option<Read>> {
-    let mut row = db.prepare(
+    let mut row = db.prepare_cached(
         "SELECT no, indexed, tail, title, prompt, cwd, model, created, entries, turns, damage, forked, imported
          FROM sessions WHERE id = ?",
     )?;
@@ -197,28 +198,28 @@ fn before(db: &Connection, id: &str) -> rusqlite::Result<Option<Read>> {
 fn keep(db: &Connection, file: &SessionFile, read: &Read, is_torn: bool) -> rusqlite::Result<()> {
     let Stamp { size, mtime } = stamp(file);
     let Known { title, prompt, cwd, model, created, entries, turns, damage, forked, imported } = &read.known;
-    db.execute(
+    let mut update = db.prepare_cached(
         "UPDATE sessions SET size = ?, mtime = ?, indexed = ?, tail = ?, title = ?, prompt = ?, cwd = ?, model = ?,
          created = ?, entries = ?, turns = ?, damage = ?, torn = ?, forked = ?, imported = ? WHERE no = ?",
-        params![
-            size,
-            mtime,
-            signed(read.indexed),
-            read.tail,
-            title,
-            prompt,
-            cwd,
-            model,
-            created.map(Timestamp::as_millisecond),
-            signed(*entries),
-            signed(*turns),
-            signed(*damage),
-            is_torn,
-            forked,
-            imported,
-            read.no,
-        ],
     )?;
+    update.execute(params![
+        size,
+        mtime,
+        signed(read.indexed),
+        read.tail,
+        title,
+        prompt,
+        cwd,
+        model,
+        created.map(Timestamp::as_millisecond),
+        signed(*entries),
+        signed(*turns),
+        signed(*damage),
+        is_torn,
+        forked,
+        imported,
+        read.no,
+    ])?;
     Ok(())
 }
 
