@@ -34,7 +34,7 @@ fn among_mounts(world: &World, mounts: &str, args: &[&str], after: &str) -> Comm
 /// All events of a process, and what is done when one of them is seen.
 fn watch(live: &mut Live, mut seen: impl FnMut(&Value)) -> Vec<Value> {
     let mut events = Vec::new();
-    while let Some(event) = live.next() {
+    while let Some(event) = live.next_event() {
         seen(&event);
         events.push(event);
     }

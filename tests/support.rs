@@ -197,7 +197,7 @@ impl Live {
     }
 
     /// The next event; none when there will be no more.
-    pub fn next(&mut self) -> Option<Value> {
+    pub fn next_event(&mut self) -> Option<Value> {
         let mut line = String::new();
         (self.stdout.read_line(&mut line).unwrap() > 0).then(|| serde_json::from_str(&line).unwrap())
     }
@@ -205,7 +205,7 @@ impl Live {
     /// Waits for an event of this kind.
     #[track_caller]
     pub fn until(&mut self, kind: &str) -> Value {
-        while let Some(event) = self.next() {
+        while let Some(event) = self.next_event() {
             if event["kind"] == kind {
                 return event;
             }
