@@ -107,7 +107,7 @@ fn a_full_disk_is_waited_for_and_nothing_is_lost() {
         filler = filler.display(),
     );
     let after =
-        format!("\"$0\" exec --json -c --permission-mode yolo again; cp -r {} {}", home.display(), copy.display(),);
+        format!("\"$0\" exec --json -c --permission-mode yolo again; cp -r {} {}", home.display(), copy.display());
     let mut live = Live::start(among_mounts(&world, &mounts, &exec(&model), &after));
     let events = watch(&mut live, |event| {
         if says(event, "waiting up to") {

@@ -53,5 +53,5 @@ pub fn script(dice: &mut fastrand::Rng) -> String {
         lines.push(json!({"say": format!("turn {turn} is done")}));
     }
     lines.push(json!({"say": LAST_WORDS, "repeat": true}));
-    lines.iter().map(|line| format!("{line}\n")).collect()
+    lines.iter().map(|line| format!("{line}\n")).collect::<Vec<_>>().concat()
 }

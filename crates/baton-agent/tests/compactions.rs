@@ -48,7 +48,7 @@ fn script() -> String {
         }
     }
     lines.push(json!({"say": "all is done"}));
-    lines.iter().map(|line| format!("{line}\n")).collect()
+    lines.iter().map(|line| format!("{line}\n")).collect::<Vec<_>>().concat()
 }
 
 async fn round(scene: &mut Scene, round: usize) {
@@ -59,7 +59,7 @@ async fn round(scene: &mut Scene, round: usize) {
     let (approval, ..) = scene.asked().await;
     scene.answer(approval, Answer::Session).await;
     assert_eq!(scene.end().await, (TurnReason::Done, format!("round {round} is done")));
-    let focus = (round % 2 == 0).then(|| format!("part {round}"));
+    let focus = round.is_multiple_of(2).then(|| format!("part {round}"));
     scene.conversation.submit(Op::Compact { focus }).await;
     assert_eq!(scene.end().await, (TurnReason::Done, "the conversation is compacted".to_owned()));
 }
@@ -103,7 +103,9 @@ async fn after_fifty_compactions_nothing_is_forgotten() {
         let summary = asked.last().unwrap();
         let dwells = summary.messages.last().unwrap().text().contains(&format!("dwell on this: part {number}"));
         assert_eq!((summary.role.as_str(), dwells), ("compact", number % 2 == 0));
-        asked.iter().for_each(|request| assert_valid(&request.messages));
+        for request in &asked {
+            assert_valid(&request.messages);
+        }
         let history = stage.history();
         assert_valid(&history.messages);
         assert_remembers(&history.messages[0], number + 1);
@@ -143,7 +145,7 @@ async fn a_history_is_compacted_when_it_gets_long_and_requests_grow_between() {
         .collect();
     lines.insert(0, json!({"role": "compact", "say": "summed up", "repeat": true}));
     lines.push(json!({"say": "the end"}));
-    let mut stage = Stage::new(lines.iter().map(|line| format!("{line}\n")).collect::<String>());
+    let mut stage = Stage::new(lines.iter().map(|line| format!("{line}\n")).collect::<Vec<_>>().concat());
     let mut scene = stage.begin();
     scene.say(prompt, "Begin. Order 0.").await;
     scene.end().await;
