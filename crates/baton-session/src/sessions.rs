@@ -125,7 +125,8 @@ impl Sessions {
             let Some(id) = name.to_str().and_then(|name| name.strip_suffix(".jsonl")) else { continue };
             // Removed since.
             let Ok(known) = entry.metadata() else { continue };
-            if known.is_file() {
+            // Whoever made an empty one was stopped before there was anything to keep.
+            if known.is_file() && known.len() > 0 {
                 let used = known.modified().unwrap_or(SystemTime::UNIX_EPOCH);
                 files.push(SessionFile { id: SessionId::new(id), path: entry.path(), used, bytes: known.len() });
             }

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use baton_core::Access;
 use baton_guard::undo::{Ignored, Named, Summary, Undo, bytes_in_words, path_text, what_cannot_be_restored};
 use baton_guard::{Analysis, Scope, analyse};
 
@@ -60,8 +61,9 @@ impl Workspace {
     /// Whether running a command twice does no more than running it once: it only reads, or it builds and tests.
     pub fn may_run_again(&self, command: &str) -> bool {
         let (analysis, named) = looked_at(command, &self.scope());
-        named.is_read_only
-            || (!analysis.parts.is_empty() && analysis.parts.iter().all(|part| repeats_well(&part.words)))
+        let writes = analysis.paths.iter().any(|used| used.access == Access::Write);
+        let is_routine = !analysis.parts.is_empty() && analysis.parts.iter().all(|part| repeats_well(&part.words));
+        named.is_read_only || (is_routine && !writes)
     }
 
     /// Keeps files that are about to be changed. What cannot be kept must not be changed.
@@ -173,6 +175,27 @@ impl Kept {
         };
         if !not_kept.is_empty() {
             outcome.meta.insert("not_kept".to_owned(), not_kept.into());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_may_run_again_leaves_nothing_behind() {
+        let dir = tempfile::tempdir().unwrap();
+        let workspace = Workspace::new(dir.path(), dir.path().join("outputs"), crate::Reach::Inside).unwrap();
+        for command in
+            ["git status", "cargo test", "cd crates && cargo +nightly clippy --workspace", "pytest -q tests/a.py"]
+        {
+            assert!(workspace.may_run_again(command), "{command}");
+        }
+        for command in
+            ["cargo publish", "cargo test >> log", "./deploy.sh", "cargo test && git push", "npm run release"]
+        {
+            assert!(!workspace.may_run_again(command), "{command}");
         }
     }
 }
