@@ -205,7 +205,7 @@ fn one_session_has_one_writer() {
     for which in [&["-c"][..], &["-r", &session]] {
         let second: Run = world.baton(&[&["exec", "--permission-mode", "yolo", "more"], which].concat());
         let (stderr, code) = (second.stderr.clone(), second.code);
-        second.expect_error(8, &format!("the session is open in another Baton (process {pid})"), "--fork");
+        second.expect_error(8, &format!("it is open in another Baton (process {pid})"), "--fork");
         assert!(stderr.contains(&session), "{code}: {stderr}");
     }
     assert_eq!(kept(&world.home()), before, "nothing was written");
