@@ -144,6 +144,7 @@ impl Agent {
         if let Some(focus) = focus.map(str::trim).filter(|focus| !focus.is_empty()) {
             instruction += "\nThe person asks you to dwell on this: ";
             instruction += focus;
+            instruction += "\n";
         }
         let room = self.model.info.context.saturating_sub(SUMMARY_MAX + estimate_tokens(instruction.len()));
         let mut messages = self.request.messages.clone();
