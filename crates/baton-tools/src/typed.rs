@@ -164,7 +164,7 @@ mod tests {
         let expected = "expected {path: string, old: string, new: string, all?: boolean, dry_run?: boolean}";
         for (input, says) in [
             (json!({"path": "a", "new": "b"}), "missing field `old`"),
-            (json!({"path": 5, "old": "a", "new": "b"}), "`path`: invalid type: integer `5`, expected a string"),
+            (json!({"path": true, "old": "a", "new": "b"}), "`path`: invalid type: boolean `true`, expected a string"),
             (json!({"path": "a", "old": "a", "new": "b", "every": true}), "unknown field `every`"),
             (json!({"path": "a", "file_path": "b", "old": "a", "new": "b"}), "duplicate field `path`"),
         ] {
