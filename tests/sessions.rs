@@ -238,6 +238,23 @@ fn sessions_are_carried_to_another_machine_and_go_on_there() {
 }
 
 #[test]
+fn secrets_of_other_agents_stay_behind() {
+    let world = World::new();
+    let token = format!("ghp_{}", "Zr4nT7kQ2mW9xB5vL8cY1sD6fG3hJ0pAeUiO");
+    for (sample, words) in
+        [("claude_code.jsonl", "Never change the tests."), ("codex_rollout.jsonl", "Why is the build red?")]
+    {
+        let text = fs::read_to_string(workspace_root().join("tests/samples").join(sample)).unwrap();
+        assert!(text.contains(words), "{sample}");
+        let file = world.file(sample, text.replace(words, &format!("{words} {token}")));
+        sessions(&world, &["import", "--all", file.to_str().unwrap()]).expect(0);
+    }
+    assert_eq!(as_json(&world, &["list"]).as_array().unwrap().len(), 2);
+    let found = std::process::Command::new("grep").args(["-rl", &token[4..]]).arg(state(&world)).output().unwrap();
+    assert_eq!(String::from_utf8(found.stdout).unwrap(), "");
+}
+
+#[test]
 fn conversations_of_other_agents_go_on_here() {
     let world = World::new();
     let root = world.project().canonicalize().unwrap().display().to_string();

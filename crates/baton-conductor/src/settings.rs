@@ -7,38 +7,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 /// The setting `project`: what `project.test` and the like mean in definitions.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(default)]
-pub struct ProjectSettings {
-    /// The command that runs the tests.
-    pub test: Option<String>,
-    /// The command that builds everything.
-    pub build: Option<String>,
-    /// The command that finds mistakes without running anything.
-    pub lint: Option<String>,
-    /// The command that checks the format.
-    pub format: Option<String>,
-    /// The command that tests the tests, by changing the code.
-    pub mutation: Option<String>,
-    /// Where tests are.
-    pub test_paths: Vec<String>,
-    /// Where the code is that tests are about.
-    pub source_paths: Vec<String>,
-}
-
-impl Default for ProjectSettings {
-    fn default() -> Self {
-        let Project { test, build, lint, format, mutation, test_paths, source_paths } = Project::default();
-        Self { test, build, lint, format, mutation, test_paths, source_paths }
-    }
-}
-
-impl From<ProjectSettings> for Project {
-    fn from(settings: ProjectSettings) -> Self {
-        let ProjectSettings { test, build, lint, format, mutation, test_paths, source_paths } = settings;
-        Self { test, build, lint, format, mutation, test_paths, source_paths }
-    }
-}
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(transparent)]
+pub struct ProjectSettings(pub Project);
 
 impl Section for ProjectSettings {
     const KEY: &'static str = "project";

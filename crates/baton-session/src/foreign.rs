@@ -45,8 +45,11 @@ enum Agent {
     Codex,
 }
 
-/// Converts a conversation of Claude Code or Codex; nothing if the file is neither.
-pub fn convert(file: &Path, staging: &Path) -> io::Result<Option<Converted>> {
+/// Takes secrets out of a text; nothing if there are none.
+pub type Clean<'a> = &'a dyn Fn(&str) -> Option<String>;
+
+/// Converts a conversation of Claude Code or Codex, without its secrets; nothing if the file is neither.
+pub fn convert(file: &Path, staging: &Path, clean: Clean<'_>) -> io::Result<Option<Converted>> {
     let mut first = Vec::new();
     let mut lines = Lines::open(file)?;
     while let Some(line) = lines.next()? {
@@ -63,14 +66,35 @@ pub fn convert(file: &Path, staging: &Path) -> io::Result<Option<Converted>> {
     while let Some(line) = lines.next()? {
         match line {
             Err(why) => transcript.skip(why),
-            Ok(line) => match agent {
-                Agent::Claude => claude.read(&line, &mut transcript)?,
-                Agent::Codex => codex::read(&line, &mut transcript)?,
-            },
+            Ok(mut line) => {
+                clean_all(&mut line, clean);
+                match agent {
+                    Agent::Claude => claude.read(&line, &mut transcript)?,
+                    Agent::Codex => codex::read(&line, &mut transcript)?,
+                }
+            }
         }
     }
     let used = std::fs::metadata(file)?.modified().ok();
     transcript.finish(used).map(Some)
+}
+
+/// Takes secrets out of every text of a line. Pictures are no texts.
+fn clean_all(value: &mut Value, clean: Clean<'_>) {
+    match value {
+        Value::String(text) => {
+            if let Some(cleaned) = clean(text) {
+                *text = cleaned;
+            }
+        }
+        Value::Array(values) => values.iter_mut().for_each(|value| clean_all(value, clean)),
+        Value::Object(fields) => {
+            for (_, value) in fields.iter_mut().filter(|(name, _)| *name != "data" && *name != "image_url") {
+                clean_all(value, clean);
+            }
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) => {}
+    }
 }
 
 fn agent(line: &Value) -> Option<Agent> {

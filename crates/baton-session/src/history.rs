@@ -2,9 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use baton_core::{
-    Area, Block, CallId, EventBody, EventId, Message, PermissionMode, Role, ToolResult, ToolUse, TurnReason,
-};
+use baton_core::{Area, Block, CallId, EventBody, EventId, Message, Role, ToolResult, ToolUse, TurnReason};
 use serde_json::Value;
 
 use crate::carried::Carried;
@@ -34,8 +32,6 @@ pub struct History {
     pub failures: u32,
     /// The model of the last session.
     pub model: Option<String>,
-    /// The permission mode of the last session.
-    pub mode: Option<PermissionMode>,
     /// The session's name.
     pub title: Option<String>,
     /// The calls of the last answer that have no result.
@@ -101,10 +97,7 @@ impl History {
 
     fn note_event(&mut self, id: &EventId, event: &EventBody) {
         match event {
-            EventBody::SessionStarted { model, mode, .. } => {
-                self.model = Some(model.clone());
-                self.mode = Some(*mode);
-            }
+            EventBody::SessionStarted { model, .. } => self.model = Some(model.clone()),
             EventBody::TurnStarted { message, .. } => {
                 self.flush();
                 self.push(Some(id), message.clone());

@@ -121,16 +121,6 @@ impl Log {
         Archive::new(&self.path, self.blobs.clone())
     }
 
-    /// Whether this process has written to it.
-    pub fn is_begun(&self) -> bool {
-        self.is_begun
-    }
-
-    /// The last entry.
-    pub fn leaf(&self) -> Option<&EventId> {
-        self.leaf.as_ref()
-    }
-
     /// Writes an event down.
     pub fn append(&mut self, event: &Event) -> Result<(), AppendError> {
         self.append_entry(Entry::of_event(event, self.leaf.clone()))

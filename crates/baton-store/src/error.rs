@@ -67,17 +67,3 @@ pub enum StoreError {
     #[error("the journal is closed")]
     Closed,
 }
-
-impl StoreError {
-    /// Whether it may pass by itself: a full disk gets room, a lock is given back.
-    pub fn may_pass(&self) -> bool {
-        use rusqlite::ErrorCode::{DatabaseBusy, DatabaseLocked, DiskFull, SystemIoFailure};
-        match self {
-            Self::Held { .. } | Self::Io { .. } => true,
-            Self::Sqlite(error) => {
-                matches!(error.sqlite_error_code(), Some(DatabaseBusy | DatabaseLocked | DiskFull | SystemIoFailure))
-            }
-            _ => false,
-        }
-    }
-}

@@ -1,20 +1,21 @@
 //! What a project's settings give to every definition: its commands and where its files are.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// `project.*` in definitions. Commands are text from the settings, so they may use the shell.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
 pub struct Project {
-    /// Runs the tests.
+    /// The command that runs the tests.
     pub test: Option<String>,
-    /// Builds everything.
+    /// The command that builds everything.
     pub build: Option<String>,
-    /// Finds mistakes without running.
+    /// The command that finds mistakes without running anything.
     pub lint: Option<String>,
-    /// Checks the format.
+    /// The command that checks the format.
     pub format: Option<String>,
-    /// Tests the tests by changing the code.
+    /// The command that tests the tests, by changing the code.
     pub mutation: Option<String>,
     /// Where tests are.
     pub test_paths: Vec<String>,

@@ -11,7 +11,7 @@ pub(super) fn check(case: &[u8]) {
     let staged = |name: &str| {
         let dir = place.path().join(name).join("sessions");
         fs::create_dir_all(&dir).expect("a directory");
-        (Sessions::new(&place.path().join(name)), convert(&file, &dir).expect("a file can be read"))
+        (Sessions::new(&place.path().join(name)), convert(&file, &dir, &|_| None).expect("a file can be read"))
     };
     let (sessions, Some(first)) = staged("first") else { return };
     let Some(session) = first.staged else { return };

@@ -30,7 +30,7 @@ impl Place {
         fs::write(&file, text).unwrap();
         let sessions = self.sessions();
         let staging = sessions.staging().unwrap();
-        let converted = convert(&file, staging.path()).unwrap().unwrap();
+        let converted = convert(&file, staging.path(), &|_| None).unwrap().unwrap();
         let staged = converted.staged.clone().into_iter().collect();
         let nowhere = self.temp.path().join(".baton");
         let at = "2026-01-01T00:00:00Z".parse().unwrap();
@@ -162,14 +162,14 @@ fn every_beginning_of_a_file_can_be_read() {
         for cut in (0..text.len()).step_by(97) {
             let file = place.temp.path().join("part.jsonl");
             fs::write(&file, &text.as_bytes()[..cut]).unwrap();
-            let converted = convert(&file, staging.path()).unwrap();
+            let converted = convert(&file, staging.path(), &|_| None).unwrap();
             let turns = converted.map_or(0, |converted| converted.turns);
             assert!(turns <= 3, "{turns}");
         }
     }
     let file = place.temp.path().join("other.jsonl");
     fs::write(&file, "{\"a\":1}\nno json\n").unwrap();
-    assert_eq!(convert(&file, staging.path()).unwrap(), None);
+    assert_eq!(convert(&file, staging.path(), &|_| None).unwrap(), None);
 }
 
 #[test]

@@ -80,7 +80,7 @@ pub fn run(global: &Global, args: &Args) -> Result<Exit, Fault> {
         Action::Rename(args) => change::rename(&here, args),
         Action::Rm(args) => change::remove(&here, args),
         Action::Export(args) => carry::export(global, &here, args),
-        Action::Import(args) => carry::import(&here, args),
+        Action::Import(args) => carry::import(global, &here, args),
         Action::Prune(args) => prune::prune(global, &here, args),
         Action::Check(args) => show::check(&here, args),
     }
@@ -91,7 +91,6 @@ struct Here {
     sessions: Sessions,
     projects: PathBuf,
     root: PathBuf,
-
     cwd: PathBuf,
     now: Timestamp,
     ids: RandomIds,
@@ -104,7 +103,6 @@ impl Here {
             sessions: Sessions::new(&places.project_state(&project.id)),
             projects: places.state_dir.join("projects"),
             root: project.root,
-
             cwd,
             now: Timestamp::now(),
             ids: RandomIds::default(),

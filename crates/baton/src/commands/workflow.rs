@@ -111,7 +111,7 @@ fn load(setup: &Setup, library: &Library, name: &str) -> Loaded {
         let at = baton_workflow::Pos { file: format!("{name}.star").into(), line: 1 };
         vec![Problem { at, message: error.to_string(), hint: None, path: Vec::new() }]
     })?;
-    library.load(&name, setup.definitions.clone().into())
+    library.load(&name, setup.definitions.0.clone())
 }
 
 /// The library with a file that was named as such, and the name of its workflow.

@@ -1,11 +1,13 @@
 //! `baton sessions export` and `import`: sessions are carried elsewhere, and come from there.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{self, BufReader, BufWriter, IsTerminal, Read};
 use std::path::{Path, PathBuf};
 
 use baton_core::{Fault, SessionId};
+use baton_guard::secrets::Redactor;
 use baton_session::{
     ChangeError, DEFINITIONS, Definition, Merged, OpenError, Outcome, Packed, ParcelError, SETTINGS, Staged, convert,
     pack, unpack,
@@ -165,7 +167,9 @@ struct Gathered {
     unreadable: usize,
 }
 
-pub fn import(here: &Here, args: &ImportArgs) -> Result<Exit, Fault> {
+pub fn import(global: &Global, here: &Here, args: &ImportArgs) -> Result<Exit, Fault> {
+    // What other agents wrote down may hold secrets; what Baton wrote does not.
+    let redactor = Setup::new(global)?.redactor();
     let path = here.cwd.join(&args.path);
     let failed = |error: io::Error| {
         unusable(&format!("cannot import {}", path.display()), error).hint("nothing was taken from it")
@@ -179,7 +183,7 @@ pub fn import(here: &Here, args: &ImportArgs) -> Result<Exit, Fault> {
                 gathered.unreadable += 1;
                 continue;
             }
-            gathered.foreign(&file, staging.path(), here, !args.all).map_err(failed)?;
+            gathered.foreign(&file, staging.path(), here, &redactor, !args.all).map_err(failed)?;
         }
     } else {
         let mut first = [0; 512];
@@ -188,7 +192,7 @@ pub fn import(here: &Here, args: &ImportArgs) -> Result<Exit, Fault> {
                 .hint("name a file of `baton sessions export`, or one of Claude Code or Codex")
         })?;
         if first[..length].first() == Some(&b'{') {
-            if !gathered.foreign(&path, staging.path(), here, false).map_err(failed)? {
+            if !gathered.foreign(&path, staging.path(), here, &redactor, false).map_err(failed)? {
                 return Err(Fault::input(format!("{} is no conversation that Baton knows", path.display()))
                     .hint("it reads what `baton sessions export` writes, and *.jsonl of Claude Code and Codex"));
             }
@@ -226,10 +230,21 @@ pub fn import(here: &Here, args: &ImportArgs) -> Result<Exit, Fault> {
 
 impl Gathered {
     /// Takes a conversation of another agent; whether it was one.
-    fn foreign(&mut self, file: &Path, staging: &Path, here: &Here, only_here: bool) -> io::Result<bool> {
+    fn foreign(
+        &mut self,
+        file: &Path,
+        staging: &Path,
+        here: &Here,
+        redactor: &Redactor,
+        only_here: bool,
+    ) -> io::Result<bool> {
         // Each in a directory of its own: two files may be of the same conversation.
         let own = tempfile::Builder::new().tempdir_in(staging)?;
-        let Some(converted) = convert(file, own.path())? else { return Ok(false) };
+        let clean = |text: &str| match redactor.redact_str(text) {
+            Cow::Owned(clean) => Some(clean),
+            Cow::Borrowed(_) => None,
+        };
+        let Some(converted) = convert(file, own.path(), &clean)? else { return Ok(false) };
         let is_here = converted.cwd.as_ref().is_some_and(|cwd| Path::new(cwd).starts_with(&here.root));
         match converted.staged {
             None => self.empty += 1,
