@@ -32,6 +32,8 @@ pub(crate) struct Watch {
     is_rejected: bool,
     /// Why nothing may run any more.
     stopped: Option<String>,
+    /// Whether a tool has ended the turn.
+    is_over: bool,
     before: Before,
 }
 
@@ -56,6 +58,7 @@ impl Watch {
     /// Notes what came of a call that ran; whether that was an edit too many.
     fn ran(&mut self, call: &ToolUse, access: Access, outcome: &Outcome) -> bool {
         self.trace.ran(call, access, outcome);
+        self.is_over |= outcome.ends_turn;
         if outcome.meta.contains_key("unanswered") {
             self.unanswered = call.input["question"].as_str().map(str::to_owned);
         } else if access != Access::Read && !outcome.is_error {
@@ -122,6 +125,9 @@ impl Agent {
             if end.is_none() {
                 end = self.watch().stopped.take().as_deref().map(stopped);
             }
+            if end.is_none() && std::mem::take(&mut self.watch().is_over) {
+                end = Some(End::plain(TurnReason::Done));
+            }
             if end.is_none() {
                 end = group.iter().zip(&verdicts).find_map(|(call, verdict)| hopeless(call, verdict));
             }
@@ -147,7 +153,7 @@ impl Agent {
         let started = Instant::now();
         let access = self.executor.registry().get(&call.tool).map_or(Access::Read, |tool| tool.access());
         let outcome = match self.permit(call, access, verdict, cancel).await {
-            Err(why) => Outcome::error(why),
+            Err(why) => Outcome::error(why).with("refused", true),
             Ok(permit) => {
                 let (events, item, id) = (self.events.clone(), item.clone(), call.id.clone());
                 let progress = Progress::new(move |text| {
@@ -349,7 +355,7 @@ impl Agent {
     }
 
     async fn tool_ended(&self, item: &ItemId, call: &ToolUse, outcome: Outcome, took: Duration) -> ToolResult {
-        let Outcome { text, images, is_error, meta } = outcome;
+        let Outcome { text, images, is_error, meta, ends_turn: _ } = outcome;
         // Neither input nor output: they may hold secrets.
         info!(tool = call.tool, is_error, ?took, "tool ended");
         let body = EventBody::ToolEnded {

@@ -68,6 +68,15 @@ pub struct Options {
     pub history: Option<History>,
 }
 
+impl Options {
+    /// Where the model's provider is after what was said before, if it keeps count: for a role that was at `past`.
+    pub fn place(&self, role: &AgentRole, past: Past) -> Option<serde_json::Value> {
+        let history = self.history.clone().unwrap_or_default();
+        let request = Request { role: role.clone(), past, ..first_request(self, history) };
+        self.model.place(&request)
+    }
+}
+
 /// A handle to a running conversation. When it is dropped, the turn is cancelled and the conversation ends; what the agent
 /// keeps running in the background ends with it.
 pub struct Conversation {

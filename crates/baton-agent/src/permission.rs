@@ -312,6 +312,10 @@ pub(crate) fn shown(call: &ToolUse) -> String {
 /// Why a call is not run, in words for the model.
 pub(crate) fn refusal(tool: &str, decision: &Decision, is_attended: bool) -> String {
     let Decision { verdict, rule, reason } = decision;
+    // What a workflow settles is no question of rules and modes.
+    if matches!(&**rule, "path.role" | "path.frozen") {
+        return format!("refused: `{tool}` was not run: {reason} [{rule}]. Leave it as it is; nobody can allow it here.");
+    }
     let why = match verdict {
         Verdict::Deny => format!("{reason} [{rule}]. It cannot be allowed here"),
         _ if is_attended => format!("{reason} [{rule}], and the question was not answered"),

@@ -1,10 +1,28 @@
 //! The conductor: the deterministic program that owns runs. Never a model.
 //!
-//! May use every crate below it. So far it finds definitions and the project's commands; what they mean is decided in
-//! `baton-workflow`.
+//! May use every crate below it. What an event means is decided in `baton-workflow`, and what has happened is in the journal;
+//! this crate carries out what a run owes: it hosts agents, verifies, acts, and brings results back.
 
+mod brief;
+mod carrying;
+mod conductor;
+mod handing_in;
+mod hosting;
 mod library;
+mod orders;
+mod preparing;
+mod report;
+mod role_fence;
+mod run_clone;
 mod settings;
+mod stage;
+mod telling;
+mod workshop;
 
+pub use conductor::{ConductError, Conductor, Facts, Request, Rest, Said};
 pub use library::{Library, LibraryError, Origin, Shelved};
+pub use preparing::Preparation;
+pub use report::{Report, Reports, RunEvent, RunEventBody};
+pub use run_clone::{CloneError, Identity, RunClone};
 pub use settings::ProjectSettings;
+pub use stage::{Part, Stage};

@@ -76,8 +76,8 @@ pub struct LibraryError {
 }
 
 impl Library {
-    /// The shipped definitions, those in the person's directory, and those of the project.
-    pub fn find(user: &Path, project: &Path) -> Result<Self, LibraryError> {
+    /// The shipped definitions, those in the person's directory, and those of the project, if it counts.
+    pub fn find(user: &Path, project: Option<&Path>) -> Result<Self, LibraryError> {
         let mut library = Self::default();
         for (shelf, shipped) in [(&mut library.workflows, &WORKFLOWS[..]), (&mut library.agents, &AGENTS[..])] {
             for (name, text) in shipped {
@@ -90,7 +90,7 @@ impl Library {
         for (name, text, file) in read_all(&user.join("agents"), "md")? {
             put(&mut library.agents, name, text, Origin::User(file));
         }
-        let own = project.join(".baton");
+        let Some(own) = project.map(|project| project.join(".baton")) else { return Ok(library) };
         for (name, text, file) in read_all(&own.join("workflows"), "star")? {
             put(&mut library.workflows, name, text, Origin::Project(file));
         }
@@ -154,6 +154,11 @@ impl Library {
         Some(AgentFile::parse(&format!("{name}.md"), &shelved.text))
     }
 
+    /// The text of an agent file.
+    pub fn agent_text(&self, name: &AgentName) -> Option<&str> {
+        self.agents.get(name.as_str()).map(|shelved| shelved.text.as_str())
+    }
+
     fn agent_names(&self) -> String {
         self.agents.keys().cloned().collect::<Vec<_>>().join(", ")
     }
@@ -209,7 +214,7 @@ mod tests {
 
     #[test]
     fn what_is_shipped_is_without_fault() {
-        let library = Library::find(Path::new("/nowhere"), Path::new("/nowhere")).unwrap();
+        let library = Library::find(Path::new("/nowhere"), None).unwrap();
         let project = Project { test: Some("make test".into()), ..Project::default() };
         for (workflow, _) in library.workflows() {
             library.load(&name(workflow), project.clone()).unwrap();
@@ -230,8 +235,8 @@ mod tests {
         }
         let about =
             |library: &Library| library.load(&name("hello"), Project::default()).unwrap().main().unwrap().about.clone();
-        assert_eq!(about(&Library::find(&user, Path::new("/nowhere")).unwrap()), "mine");
-        let library = Library::find(&user, &project).unwrap();
+        assert_eq!(about(&Library::find(&user, None).unwrap()), "mine");
+        let library = Library::find(&user, Some(&project)).unwrap();
         assert_eq!(about(&library), "ours");
         assert!(matches!(library.workflow("hello"), Some(Shelved { origin: Origin::Project(_), shadows: true, .. })));
     }
@@ -243,7 +248,7 @@ mod tests {
         fs::create_dir_all(&place).unwrap();
         let text = library_text().replace("agent = \"hello\"", "agent = \"nobody\"");
         fs::write(place.join("hello.star"), text).unwrap();
-        let library = Library::find(Path::new("/nowhere"), dir.path()).unwrap();
+        let library = Library::find(Path::new("/nowhere"), Some(dir.path())).unwrap();
         let problems = library.load(&name("hello"), Project::default()).unwrap_err();
         assert!(problems[0].message.contains("there is no agent `nobody`"), "{problems:?}");
     }

@@ -34,6 +34,8 @@ pub enum Area {
     Workspace,
     /// What keeps commands in.
     Sandbox,
+    /// The work itself: it failed, or its tests did.
+    Task,
     /// What only a person can decide or mend before the work goes on.
     Person,
     /// Baton itself.

@@ -165,7 +165,23 @@ impl Block {
     }
 }
 
+/// Told to the model about a call that ran when Baton was stopped.
+const STOPPED: &str = "[Baton was stopped while this ran: nobody knows how far it came. Look at what it has done before \
+                       you do it again.]";
+/// Told to the model about a call that never began.
+const NOT_BEGUN: &str = "not run: Baton was stopped before it began";
+
 impl ToolResult {
+    /// The answer to a call that Baton was stopped before or during.
+    pub fn stopped(id: CallId, has_begun: bool) -> Self {
+        Self::error(id, if has_begun { STOPPED } else { NOT_BEGUN })
+    }
+
+    /// Whether Baton was stopped before the call had ended.
+    pub fn was_stopped(&self) -> bool {
+        self.is_error && [STOPPED, NOT_BEGUN].contains(&self.text.as_str())
+    }
+
     /// A successful answer of one text.
     pub fn ok(id: CallId, text: impl Into<String>) -> Self {
         Self { id, text: text.into(), images: Vec::new(), is_error: false }

@@ -74,6 +74,8 @@ pub struct Scope {
     pub own: Vec<PathBuf>,
     /// What the role may write, laid on the workspace; nothing means all of it.
     pub writable: Option<Vec<Pattern>>,
+    /// What nobody may write any more, laid on the workspace.
+    pub frozen: Vec<Pattern>,
 }
 
 /// Where a path lies.
@@ -225,7 +227,7 @@ impl Scope {
         }
         let shown = || shown(path);
         let plain = match (place, access) {
-            (_, Access::Write | Access::Execute) if self.own.iter().any(|dir| path.starts_with(dir)) => {
+            (_, Access::Write | Access::Execute) if self.is_own(path) => {
                 Decision::deny("path.baton-control", format!("{} is Baton's own: an agent may not change it", shown()))
             }
             (Place::Inside, Access::Read) => Decision::allow("path.inside", "it lies in the workspace"),
@@ -233,7 +235,12 @@ impl Scope {
                 Decision::deny("path.root", "the workspace itself may not be replaced or removed")
             }
             (Place::Inside, _) if !self.in_write_scope(path, glob) => {
-                Decision::deny("path.role", format!("{} is not among the files that this role may write", shown()))
+                let (inner, allowed) = (self.from_root(path), self.role_files());
+                Decision::deny("path.role", format!("{inner} is not among the files that this role may write{allowed}"))
+            }
+            (Place::Inside, _) if self.is_frozen(path, glob) => {
+                let inner = self.from_root(path);
+                Decision::deny("path.frozen", format!("{inner} is frozen: an earlier state of the run has settled it"))
             }
             (Place::Inside, _) => Decision::allow("path.inside", "it lies in the workspace"),
             (Place::Readable, Access::Read) => {
@@ -260,6 +267,30 @@ impl Scope {
         };
         let reason = || format!("{} holds keys or the record of what agents did", shown(path));
         is_secret.then(|| Decision::deny("path.baton-credentials", reason()))
+    }
+
+    /// Baton's own, unless it is what the agent works in: a run has its clone there.
+    fn is_own(&self, path: &Path) -> bool {
+        self.own
+            .iter()
+            .any(|dir| path.starts_with(dir) && !(self.root.starts_with(dir) && path.starts_with(&self.root)))
+    }
+
+    fn from_root(&self, path: &Path) -> String {
+        shown(path.strip_prefix(&self.root).unwrap_or(path))
+    }
+
+    fn role_files(&self) -> String {
+        let texts: Vec<&str> = self.writable.iter().flatten().map(Pattern::text).collect();
+        if texts.is_empty() { "; it may write none".to_owned() } else { format!(" ({})", texts.join(", ")) }
+    }
+
+    fn is_frozen(&self, path: &Path, glob: bool) -> bool {
+        let Ok(inner) = path.strip_prefix(&self.root) else { return false };
+        let text = inner.to_string_lossy();
+        let components: Vec<&str> = components(&text);
+        let hits = |pattern: &Pattern| if glob { pattern.may_cover(&components) } else { pattern.covers(&components) };
+        self.frozen.iter().any(hits)
     }
 
     fn in_write_scope(&self, path: &Path, glob: bool) -> bool {

@@ -5,7 +5,8 @@
 //! file order, that fits the role, is not used up and whose `when` matches what was said last.
 //!
 //! Which lines are used up is worked out from the messages alone ([`Script::pick`]), so a session
-//! that is resumed in another process goes on at the same line.
+//! that is resumed in another process goes on at the same line. An answer whose calls were stopped with Baton is given
+//! again.
 
 mod line;
 #[cfg(test)]
@@ -117,9 +118,13 @@ impl Script {
         uses.resize(self.lines.len(), 0);
         let answered = messages.iter().enumerate().filter(|(_, message)| message.role == Role::Assistant);
         for (at, _) in answered.skip(past.counted) {
+            answers += 1;
+            // A model that was stopped with Baton does it again.
+            if messages.get(at + 1).is_some_and(was_stopped) {
+                continue;
+            }
             let said = LazyCell::new(|| last_said(&messages[..at]));
             self.attempt(role, &said, &mut uses, ANY_FAILURES);
-            answers += 1;
         }
         Place { uses, answers }
     }
@@ -157,6 +162,11 @@ impl Script {
         }
         None
     }
+}
+
+/// Whether Baton was stopped before the calls that this message answers had ended.
+fn was_stopped(message: &Message) -> bool {
+    message.content.iter().any(|block| matches!(block, Block::ToolResult(result) if result.was_stopped()))
 }
 
 /// The texts and tool results since the model last spoke: a wire format may carry them as one

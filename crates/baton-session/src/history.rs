@@ -9,12 +9,6 @@ use crate::carried::Carried;
 use crate::compaction;
 use crate::entry::{Entry, EntryBody, Own};
 
-/// Told to the model about a call that ran when Baton was stopped.
-const UNKNOWN: &str = "[Baton was stopped while this ran: nobody knows how far it came. Look at what it has done before \
-                       you do it again.]";
-/// Told to the model about a call that never began.
-const NOT_RUN: &str = "not run: Baton was stopped before it began";
-
 /// A conversation as its session has it.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct History {
@@ -34,6 +28,8 @@ pub struct History {
     pub model: Option<String>,
     /// The session's name.
     pub title: Option<String>,
+    /// Whether its last turn has ended.
+    pub is_resting: bool,
     /// The calls of the last answer that have no result.
     open: Vec<ToolUse>,
     results: HashMap<CallId, ToolResult>,
@@ -101,6 +97,7 @@ impl History {
             EventBody::TurnStarted { message, .. } => {
                 self.flush();
                 self.push(Some(id), message.clone());
+                self.is_resting = false;
             }
             EventBody::MessageEnded { message, stop: Some(_) } => {
                 self.flush();
@@ -122,6 +119,7 @@ impl History {
             EventBody::Failed(fault) if fault.area == Area::Provider => self.failures += 1,
             EventBody::TurnEnded { reason, .. } => {
                 self.flush();
+                self.is_resting = true;
                 // What the person has read stays part of the conversation when they, or its time, end the turn.
                 if let (Some((id, message)), TurnReason::Cancelled | TurnReason::Time) = (self.partial.take(), reason)
                     && !message.content.is_empty()
@@ -150,9 +148,10 @@ impl History {
     fn take_results(&mut self) -> Vec<Block> {
         let (mut results, started) = (std::mem::take(&mut self.results), std::mem::take(&mut self.started));
         let answered = |call: ToolUse| {
-            let stopped = if started.contains_key(&call.id) { UNKNOWN } else { NOT_RUN };
-            let result = results.remove(&call.id).unwrap_or_else(|| ToolResult::error(call.id, stopped));
-            Block::ToolResult(result)
+            let result = results.remove(&call.id);
+            Block::ToolResult(
+                result.unwrap_or_else(|| ToolResult::stopped(call.id.clone(), started.contains_key(&call.id))),
+            )
         };
         std::mem::take(&mut self.open).into_iter().map(answered).collect()
     }

@@ -114,6 +114,9 @@ pub trait Journal: Send + Sync {
     /// Notes that somebody begins to carry an effect out, so that after a crash it is in doubt.
     fn begin(&self, effect: &EffectId) -> Result<(), StoreError>;
 
+    /// Notes that effects are not owed any more, where no event follows from that.
+    fn settle(&self, settled: Vec<Settled>) -> Result<(), StoreError>;
+
     /// One run.
     fn run(&self, id: &RunId) -> Result<Option<Standing>, StoreError>;
 

@@ -12,7 +12,7 @@ use serde::de::DeserializeOwned;
 
 use crate::blobs;
 use crate::error::StoreError;
-use crate::journal::{Commit, Debt, Journal, Recorded, RunRow, Standing};
+use crate::journal::{Commit, Debt, Journal, Recorded, RunRow, Settled, Standing};
 use crate::metrics::Metric;
 use crate::schema::{APPLICATION, KNOWN, migrate};
 use crate::writer::{Job, Writer};
@@ -130,6 +130,10 @@ impl Journal for Store {
 
     fn begin(&self, effect: &EffectId) -> Result<(), StoreError> {
         self.write(Job::Begin(effect.clone()))
+    }
+
+    fn settle(&self, settled: Vec<Settled>) -> Result<(), StoreError> {
+        self.write(Job::Settle(settled))
     }
 
     fn run(&self, id: &RunId) -> Result<Option<Standing>, StoreError> {

@@ -8,12 +8,13 @@ use rusqlite::{Connection, OptionalExtension, Savepoint, TransactionBehavior};
 
 use crate::blobs;
 use crate::error::StoreError;
-use crate::journal::Commit;
+use crate::journal::{Commit, Settled};
 
 /// Something to write.
 pub(crate) enum Job {
     Commits(Vec<Commit>),
     Begin(EffectId),
+    Settle(Vec<Settled>),
     Blob(String, Vec<u8>),
 }
 
@@ -110,6 +111,7 @@ fn write(db: &Savepoint<'_>, job: &Job) -> Result<(), StoreError> {
             db.prepare_cached("UPDATE effects SET is_begun = 1 WHERE id = ?")?.execute([effect.as_str()])?;
             Ok(())
         }
+        Job::Settle(settled) => settled.iter().try_for_each(|settled| settle(db, settled)),
         Job::Blob(hash, bytes) => Ok(blobs::put(db, hash, bytes)?),
     }
 }
@@ -159,8 +161,7 @@ fn write_commit(db: &Connection, commit: &Commit) -> Result<(), StoreError> {
         serde_json::to_string(event)?,
     ))?;
     for settled in settles {
-        db.prepare_cached("UPDATE effects SET receipt = ? WHERE id = ? AND receipt IS NULL")?
-            .execute((&settled.receipt, settled.effect.as_str()))?;
+        settle(db, settled)?;
     }
     for effect in owes {
         db.prepare_cached("INSERT INTO effects (id, run, body) VALUES (?, ?, ?)")?.execute((
@@ -173,6 +174,12 @@ fn write_commit(db: &Connection, commit: &Commit) -> Result<(), StoreError> {
         db.prepare_cached("INSERT INTO metrics (run, body) VALUES (?, ?)")?
             .execute((metric.run.as_str(), serde_json::to_string(metric)?))?;
     }
+    Ok(())
+}
+
+fn settle(db: &Connection, settled: &Settled) -> Result<(), StoreError> {
+    db.prepare_cached("UPDATE effects SET receipt = ? WHERE id = ? AND receipt IS NULL")?
+        .execute((&settled.receipt, settled.effect.as_str()))?;
     Ok(())
 }
 

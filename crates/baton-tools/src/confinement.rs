@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use baton_core::HostPattern;
-use baton_guard::sandbox::{self, Level, Network, Policy, Prepared, Sandbox};
+use baton_guard::sandbox::{self, Level, Network, Policy, Prepared, Protected, Sandbox, StandIn};
 
 use crate::Workspace;
 use crate::outlet::Outlet;
@@ -25,6 +25,8 @@ pub struct Confinement {
     pub writable: Vec<PathBuf>,
     /// Whether commands write nothing but temporary files. It ends when a plan is approved.
     pub is_read_only: AtomicBool,
+    /// What of the workspace commands may write, if not all of it.
+    pub role: Option<RoleFiles>,
     /// Where they get to from inside; its hosts take a sandbox that listens.
     pub outlet: Outlet,
 }
@@ -38,6 +40,15 @@ pub struct Leave {
     pub writable: Vec<PathBuf>,
     /// Everything: it is not kept in at all.
     pub everything: bool,
+}
+
+/// What the commands of a role may write in a workspace that they can read.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct RoleFiles {
+    /// Directories and files. What is not there is left out.
+    pub writable: Vec<PathBuf>,
+    /// What lies in one of them and stays as it is.
+    pub kept: Vec<PathBuf>,
 }
 
 impl Confinement {
@@ -61,7 +72,7 @@ impl Confinement {
         let is_read_only = self.is_read_only.load(Ordering::SeqCst);
         let mut readable = vec![workspace.outputs().to_owned()];
         let mut dirs: Vec<PathBuf> = workspace.dirs().cloned().collect();
-        if is_read_only {
+        if is_read_only || self.role.is_some() {
             // Said, since a workspace in `/tmp` would not be there at all otherwise.
             readable.append(&mut dirs);
         }
@@ -76,6 +87,13 @@ impl Confinement {
         });
         if !is_read_only {
             policy.writable.extend(self.writable.iter().filter(|dir| dir.is_dir()).cloned());
+        }
+        if let Some(role) = self.role.as_ref().filter(|_| !is_read_only) {
+            policy.writable.extend(role.writable.iter().filter(|path| path.exists()).cloned());
+            // Elsewhere the fence has to do: a copy of each would have to be made.
+            let is_held = self.level() == Level::Namespaces;
+            let kept = role.kept.iter().filter(|path| is_held && path.symlink_metadata().is_ok());
+            policy.protected.extend(kept.map(|path| Protected::new(path, StandIn::Dir)));
         }
         policy.writable.extend(leave.writable.iter().filter_map(|path| existing(path)));
         self.sandbox.prepare(&policy)

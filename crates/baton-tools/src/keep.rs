@@ -58,6 +58,11 @@ impl Workspace {
         Some(format!("{} ({}){more}", path_text::of(first), bytes_in_words(*bytes)))
     }
 
+    /// Whether a command is known to write nothing.
+    pub(crate) fn only_reads(&self, command: &str) -> bool {
+        looked_at(command, &self.scope()).1.is_read_only
+    }
+
     /// Whether running a command twice does no more than running it once: it only reads, or it builds and tests.
     pub fn may_run_again(&self, command: &str) -> bool {
         let (analysis, named) = looked_at(command, &self.scope());

@@ -10,6 +10,7 @@ mod clean;
 mod confinement;
 pub mod edit_match;
 mod executor;
+mod fence;
 mod image;
 mod keep;
 mod ledger;
@@ -32,8 +33,9 @@ mod workspace;
 
 pub use background::{Background, BackgroundProcess};
 pub use baton_guard::{Grant, Reach};
-pub use confinement::{Confinement, Leave};
+pub use confinement::{Confinement, Leave, RoleFiles};
 pub use executor::Executor;
+pub use fence::Fence;
 pub use image::{IMAGE_BYTES_MAX, check_image, image_type};
 pub use outlet::{Outlet, vars as proxy_vars};
 pub use process::{is_secret_name, kill_all_now, protect_memory};

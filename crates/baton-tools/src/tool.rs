@@ -147,6 +147,8 @@ pub struct Outcome {
     pub is_error: bool,
     /// Facts for surfaces; never sent to the model.
     pub meta: Map<String, Value>,
+    /// Whether there is nothing left to do: the turn ends here, without another word of the model.
+    pub ends_turn: bool,
 }
 
 impl Outcome {

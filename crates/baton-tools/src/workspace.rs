@@ -14,6 +14,7 @@ use baton_guard::{Decision, Grant, PathGuard, Reach, Refusal, Rules, Scope};
 use tempfile::TempDir;
 
 use crate::Background;
+use crate::Fence;
 use crate::confinement::Confinement;
 use crate::ledger::Ledger;
 use crate::snapshot::Snapshot;
@@ -33,6 +34,7 @@ pub struct Workspace {
     background: Background,
     confinement: Option<Confinement>,
     redactor: Redactor,
+    fence: Option<Arc<dyn Fence>>,
 }
 
 impl Workspace {
@@ -64,6 +66,7 @@ impl Workspace {
             background: Background::default(),
             confinement: None,
             redactor: Redactor::new(),
+            fence: None,
         })
     }
 
@@ -179,6 +182,14 @@ impl Workspace {
 
     pub(crate) fn undo(&self) -> Option<&Arc<Undo>> {
         self.undo.as_ref()
+    }
+
+    pub(crate) fn fence(&self) -> Option<&Arc<dyn Fence>> {
+        self.fence.as_ref()
+    }
+
+    pub(crate) fn set_fence(&mut self, fence: Arc<dyn Fence>) {
+        self.fence = Some(fence);
     }
 
     pub(crate) fn set_undo(&mut self, undo: Arc<Undo>) {

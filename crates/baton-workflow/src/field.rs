@@ -46,6 +46,11 @@ impl FieldType {
         ("bool", Self::Bool, "true or false"),
     ];
 
+    /// Whether it names files.
+    pub fn is_path(&self) -> bool {
+        matches!(self, Self::Path | Self::Paths)
+    }
+
     /// As it is told to an agent.
     pub fn describe(&self) -> String {
         match self {

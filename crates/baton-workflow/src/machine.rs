@@ -74,6 +74,7 @@ impl<'a> Stepper<'a> {
             EventBody::Spent { effect, tokens, usd } => return self.spend(effect, *tokens, *usd),
             EventBody::CapRaised { tokens, usd } => return self.raise(*tokens, *usd),
             EventBody::Stopped { reason } => return self.stop(reason),
+            EventBody::Noted { .. } => return Ok(()),
             _ => {}
         }
         let visit = match &self.run.phase {
@@ -103,6 +104,7 @@ impl<'a> Stepper<'a> {
             EventBody::Started { .. }
             | EventBody::Spent { .. }
             | EventBody::CapRaised { .. }
+            | EventBody::Noted { .. }
             | EventBody::Stopped { .. } => Ok(()),
         }
     }

@@ -21,6 +21,12 @@ pub struct Project {
     pub test_paths: Vec<String>,
     /// Where the code is that tests are about.
     pub source_paths: Vec<String>,
+    /// Commands that make a fresh clone ready, in their order. Definitions do not see them.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub setup: Vec<String>,
+    /// Directories that builds write and git ignores, such as `target`. Definitions do not see them.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub caches: Vec<String>,
 }
 
 impl Default for Project {
@@ -33,6 +39,8 @@ impl Default for Project {
             mutation: None,
             test_paths: vec!["tests/**".to_owned()],
             source_paths: vec!["src/**".to_owned()],
+            setup: Vec::new(),
+            caches: Vec::new(),
         }
     }
 }

@@ -10,6 +10,7 @@ pub mod doctor;
 pub mod exec;
 pub mod guard;
 pub mod models;
+pub mod run;
 pub mod sandbox;
 pub mod sessions;
 pub mod trust;

@@ -57,6 +57,7 @@ impl From<&Fault> for Exit {
             Area::Provider => Self::Provider,
             Area::Cap => Self::Cap,
             Area::Workspace => Self::Workspace,
+            Area::Task => Self::Failed,
             Area::Person => Self::NeedsPerson,
             Area::Sandbox => Self::Sandbox,
             Area::Internal => Self::Internal,

@@ -106,6 +106,7 @@ impl Setup {
             own: self.own_dirs(),
             writable: self.sandbox.write.iter().map(|dir| self.in_home(dir)).collect(),
             is_read_only: is_read_only.into(),
+            role: None,
             outlet: Outlet::to(self.sandbox.hosts.clone()),
         }
     }

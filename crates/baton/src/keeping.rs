@@ -1,5 +1,7 @@
 //! Which session a conversation is kept in: a new one, or one that goes on.
 
+use std::path::Path;
+
 use baton_core::{Area, Fault, IdSource, SessionId, Tier, Timestamp};
 use baton_session::{FindError, History, Log, OpenError, Sessions};
 
@@ -44,15 +46,41 @@ impl Setup {
         } else {
             old
         };
-        let (log, loaded) = sessions.open(&id, now, ids).map_err(|error| unopened(&id, &error))?;
-        let mut notices: Vec<String> =
-            loaded.damage.iter().map(|damage| format!("the session {id} is damaged, {damage}: skipped")).collect();
-        if loaded.missing > 0 {
-            notices.push(format!("{} texts of the session {id} are gone", loaded.missing));
-        }
-        let history = loaded.history();
+        let (log, history, notices) = open(&sessions, &id, now, ids)?;
         Ok(Kept { id, log: Some(log), history: Some(history), notices })
     }
+
+    /// The session of an agent in a run: it goes on if there is one of this id.
+    pub fn run_session(
+        &self,
+        id: &SessionId,
+        dir: &Path,
+        now: Timestamp,
+        ids: &dyn IdSource,
+    ) -> Result<(Log, Option<History>, Vec<String>), Fault> {
+        let sessions = self.kept_sessions()?;
+        if sessions.path(id).metadata().is_ok_and(|known| known.len() > 0) {
+            let (log, history, notices) = open(&sessions, id, now, ids)?;
+            return Ok((log, Some(history), notices));
+        }
+        Ok((sessions.create(id.clone(), dir, now, ids), None, Vec::new()))
+    }
+}
+
+/// Opens a session to go on with it, and says what is wrong with it.
+fn open(
+    sessions: &Sessions,
+    id: &SessionId,
+    now: Timestamp,
+    ids: &dyn IdSource,
+) -> Result<(Log, History, Vec<String>), Fault> {
+    let (log, loaded) = sessions.open(id, now, ids).map_err(|error| unopened(id, &error))?;
+    let mut notices: Vec<String> =
+        loaded.damage.iter().map(|damage| format!("the session {id} is damaged, {damage}: skipped")).collect();
+    if loaded.missing > 0 {
+        notices.push(format!("{} texts of the session {id} are gone", loaded.missing));
+    }
+    Ok((log, loaded.history(), notices))
 }
 
 /// The session of a name, or the last one.

@@ -12,6 +12,7 @@ mod rule_news;
 mod settings;
 mod settings_file;
 mod setup;
+mod staging;
 mod trusting;
 
 use std::path::PathBuf;
@@ -67,6 +68,7 @@ enum Command {
     Audit(commands::audit::Args),
     Config(commands::config::Args),
     Workflow(commands::workflow::Args),
+    Run(commands::run::Args),
     Doctor(commands::doctor::Args),
     Completions(commands::completions::Args),
     Dev(commands::dev::Args),
@@ -96,6 +98,7 @@ fn main() {
         Command::Audit(args) => commands::audit::run(&cli.global, args),
         Command::Config(args) => commands::config::run(&cli.global, &args),
         Command::Workflow(args) => commands::workflow::run(&cli.global, &args),
+        Command::Run(args) => commands::run::run(&cli.global, &args),
         Command::Doctor(args) => commands::doctor::run(&cli.global, &args),
         Command::Completions(args) => commands::completions::run(&args, &mut Cli::command()),
         Command::Dev(args) => commands::dev::run(&cli.global, args),

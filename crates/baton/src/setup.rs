@@ -281,7 +281,7 @@ impl Setup {
             gate,
             executor,
             permissions,
-            limits: self.limits_max.iter().fold(request.limits, |limits, max| limits.within(*max)),
+            limits: self.within_managed_limits(request.limits),
             budgets: vec![process, session],
             role: AgentRole::default(),
             opening: beginning,
@@ -303,8 +303,18 @@ impl Setup {
         Ok((options, recording))
     }
 
+    /// The files with instructions that the settings name.
+    pub fn instruction_settings(&self) -> &[(LayerKind, InstructionSetting)] {
+        &self.instructions
+    }
+
+    /// Limits as managed settings leave them.
+    pub fn within_managed_limits(&self, limits: TurnLimits) -> TurnLimits {
+        self.limits_max.iter().fold(limits, |limits, max| limits.within(*max))
+    }
+
     /// What a cassette does not say about this person and this machine.
-    fn marks(&self, env: baton_llm::Env<'_>) -> Result<Marks, Fault> {
+    pub fn marks(&self, env: baton_llm::Env<'_>) -> Result<Marks, Fault> {
         let places = [
             ("project", Some(self.project.root.clone())),
             ("state", Some(self.state_dir()?)),

@@ -3,6 +3,7 @@
 /// A pattern of path components.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Pattern {
+    text: String,
     /// Each alternative as its components, after `{a,b}` was written out.
     alternatives: Vec<Vec<String>>,
 }
@@ -15,6 +16,7 @@ impl Pattern {
     pub fn new(text: &str) -> Self {
         let alternatives = braces(text);
         Self {
+            text: text.to_owned(),
             alternatives: alternatives
                 .iter()
                 .map(|text| {
@@ -22,6 +24,11 @@ impl Pattern {
                 })
                 .collect(),
         }
+    }
+
+    /// As it was written.
+    pub fn text(&self) -> &str {
+        &self.text
     }
 
     /// The components of which it has to meet at least one.

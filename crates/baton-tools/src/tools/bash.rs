@@ -9,6 +9,7 @@ use baton_core::Access;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
+use crate::fence;
 use crate::keep;
 use crate::process::{self, Ending, Finished, Limits};
 use crate::shape::in_words;
@@ -50,6 +51,7 @@ impl TypedTool for Bash {
         let gone = follow(finished.cwd.as_deref().unwrap_or(&cwd), &cx.workspace);
         let mut outcome = outcome(finished, &limits, gone);
         kept.tell(&mut outcome);
+        fence::mend(&input.command, cx, &mut outcome).await;
         Ok(outcome)
     }
 }

@@ -115,6 +115,13 @@ pub enum EventBody {
         /// How much money.
         usd: Usd,
     },
+    /// Something that belongs on record and changes nothing: an agent tried what it may not do.
+    Noted {
+        /// The dispatch.
+        effect: EffectId,
+        /// What.
+        text: String,
+    },
     /// A run inside this one ended.
     ChildEnded {
         /// The effect that started it.

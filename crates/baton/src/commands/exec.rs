@@ -143,7 +143,7 @@ fn parse_effort(text: &str) -> Result<Effort, String> {
     text.parse().map_err(|()| "one of minimal, low, medium, high, max".to_owned())
 }
 
-fn parse_usd(text: &str) -> Result<Usd, String> {
+pub fn parse_usd(text: &str) -> Result<Usd, String> {
     let dollars = text.trim_start_matches('$').parse().ok();
     dollars.and_then(Usd::from_dollars).ok_or_else(|| "an amount in dollars, for example 0.50".to_owned())
 }

@@ -66,7 +66,7 @@ enum Format {
 /// Runs the command.
 pub fn run(global: &Global, args: &Args) -> Result<Exit, Fault> {
     let setup = Setup::new(global)?;
-    let library = Library::find(&setup.places.config_dir, &setup.project.root)
+    let library = Library::find(&setup.places.config_dir, Some(&setup.project.root))
         .map_err(|error| Fault::input(format!("cannot read definitions: {error}")))?;
     let (text, exit) = match &args.command {
         Command::List { json } => (list(&setup, &library, *json), Exit::Done),
@@ -158,10 +158,7 @@ fn check(setup: &Setup, library: &Library, names: &[String], as_json: bool) -> R
 
 fn graph(setup: &Setup, library: &Library, name: &str, format: Format) -> Result<String, Fault> {
     let (library, name) = named(library, name, &setup.cwd)?;
-    let definition = load(setup, &library, &name).map_err(|problems| {
-        let shown = problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n");
-        Fault::input(format!("{name} does not hold:\n{shown}"))
-    })?;
+    let definition = load(setup, &library, &name).map_err(|problems| does_not_hold(&name, &problems))?;
     let columns = terminal_columns();
     let drawn = definition.workflows().map(|workflow| match format {
         Format::Picture => format!("{}\n\n{}\n", workflow.name, picture(workflow, columns)),
@@ -169,6 +166,27 @@ fn graph(setup: &Setup, library: &Library, name: &str, format: Format) -> Result
         Format::Dot => dot(workflow),
     });
     Ok(drawn.collect())
+}
+
+/// The definition of this name or file, with the library that it is from. What the project has counts where it is trusted.
+pub fn load_named(setup: &Setup, name: &str) -> Result<(Library, Definition), Fault> {
+    let project = setup.trust.is_trusted().then_some(setup.project.root.as_path());
+    let library = Library::find(&setup.places.config_dir, project)
+        .map_err(|error| Fault::input(format!("cannot read definitions: {error}")))?;
+    let (library, name) = named(&library, name, &setup.cwd)?;
+    let definition = load(setup, &library, &name).map_err(|problems| does_not_hold(&name, &problems))?;
+    Ok((library, definition))
+}
+
+fn does_not_hold(name: &str, problems: &[Problem]) -> Fault {
+    let shown = problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n");
+    Fault::input(format!("{name} does not hold:\n{shown}"))
+}
+
+/// The most that a run can take.
+pub fn most(setup: &Setup, definition: &Definition) -> Bound {
+    let prices = Prices::new(setup);
+    bound(definition, &|workflow, role| prices.of(workflow, role))
 }
 
 fn terminal_columns() -> usize {
@@ -181,7 +199,8 @@ fn counted(problems: usize) -> String {
     if problems == 1 { "1 mistake".to_owned() } else { format!("{problems} mistakes") }
 }
 
-fn in_words(most: &Bound) -> String {
+/// An upper bound for people.
+pub fn in_words(most: &Bound) -> String {
     let money = most.usd.map(|usd| format!(" and {usd}")).unwrap_or_default();
     format!("a run takes at most {} steps, {} tokens{money}", most.steps, most.tokens)
 }

@@ -1,0 +1,234 @@
+//! Hosting: one agent works on one order, in a conversation that goes on where it was.
+
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use baton_agent::{Conversation, Options};
+use baton_core::{AgentRole, Block, Event, EventBody, Fault, Op, Role, Tokens, TurnReason, Usd};
+use baton_llm::Past;
+use baton_workflow::{EffectId, Fields, RunId};
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use crate::handing_in::{Line, RequestHelp, SubmitEvidence, Told};
+use crate::orders::{Order, Orders};
+use crate::report::Reports;
+use crate::stage::{Part, Stage};
+
+/// How long an agent that is not needed any more may take to end what it started.
+const END_MAX: Duration = Duration::from_secs(15);
+/// What was used is told to the run at least this often, so that a crash forgets little.
+const SPENT_EVERY: Duration = Duration::from_secs(10);
+
+/// What the conductor hears from its agents.
+pub(crate) enum Heard {
+    /// An agent says something.
+    Told(Told),
+    /// An agent used something.
+    Spent { run: RunId, effect: EffectId, used: Used },
+    /// An agent tried what it may not do.
+    Refused { run: RunId, effect: EffectId, text: String },
+}
+
+/// What an agent used.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) struct Used {
+    pub(crate) model: Option<String>,
+    pub(crate) tokens_in: Tokens,
+    pub(crate) tokens_out: Tokens,
+    pub(crate) usd: Usd,
+}
+
+impl Used {
+    pub(crate) fn tokens(&self) -> Tokens {
+        self.tokens_in.saturating_add(self.tokens_out)
+    }
+
+    pub(crate) fn add(&mut self, other: &Self) {
+        self.model = other.model.clone().or(self.model.take());
+        self.tokens_in = self.tokens_in.saturating_add(other.tokens_in);
+        self.tokens_out = self.tokens_out.saturating_add(other.tokens_out);
+        self.usd += other.usd;
+    }
+}
+
+/// One order to an agent.
+pub(crate) struct Hosting {
+    pub(crate) run: RunId,
+    /// The dispatch or the reminder.
+    pub(crate) order: EffectId,
+    /// The dispatch.
+    pub(crate) dispatch: EffectId,
+    pub(crate) part: Part,
+    /// What it hands in; none if the end of its turn counts.
+    pub(crate) fields: Option<Fields>,
+    /// What it is told, and what if it was told before and stopped.
+    pub(crate) prompt: String,
+    pub(crate) prompt_again: String,
+    pub(crate) stage: Arc<dyn Stage>,
+    pub(crate) orders: Arc<Mutex<Orders>>,
+    pub(crate) heard: mpsc::Sender<Heard>,
+    pub(crate) told: mpsc::Sender<Told>,
+    pub(crate) reports: Reports,
+    pub(crate) cancel: CancellationToken,
+}
+
+/// How an order ended.
+pub(crate) struct Played {
+    pub(crate) reason: TurnReason,
+    pub(crate) fault: Option<Fault>,
+}
+
+impl Hosting {
+    /// Lets the agent work until its turn ends.
+    pub(crate) async fn play(self) -> Played {
+        let failed = |fault: Fault| Played { reason: TurnReason::Error, fault: Some(fault) };
+        let (stage, part) = (Arc::clone(&self.stage), self.part.clone());
+        let opened = tokio::task::spawn_blocking(move || stage.conversation(&part)).await;
+        let mut options = match opened.unwrap_or_else(|error| Err(Fault::internal(error.to_string()))) {
+            Ok(options) => options,
+            Err(fault) => return failed(fault),
+        };
+        options.role = AgentRole::new(self.part.role.as_str());
+        let line = Line { dispatch: self.dispatch.clone(), ear: self.told.clone() };
+        if let Some(fields) = &self.fields {
+            options.executor = options.executor.with_tool(SubmitEvidence::new(fields, line.clone()));
+        }
+        options.executor = options.executor.with_tool(RequestHelp::new(line));
+        let was_told = match self.take_place(&mut options) {
+            Ok(was_told) => was_told,
+            Err(error) => return failed(Fault::internal(format!("the clone cannot be written: {error}"))),
+        };
+        if let Some(answers) = was_told
+            && options.history.as_ref().is_some_and(|history| history.is_resting && answers_in(history) > answers)
+        {
+            // Its turn had ended when Baton was stopped.
+            return Played { reason: TurnReason::Done, fault: None };
+        }
+        let prompt = if was_told.is_some() { &self.prompt_again } else { &self.prompt };
+        let (conversation, mut events) = Conversation::start(options);
+        conversation.submit(Op::Prompt { content: vec![Block::text(prompt.clone())] }).await;
+        let mut conversation = Some(conversation);
+        let mut played = Played { reason: TurnReason::Cancelled, fault: None };
+        let (mut unspent, mut told_at) = (Used::default(), Instant::now());
+        let mut is_given_up = None;
+        loop {
+            tokio::select! {
+                event = events.next() => {
+                    let Some(event) = event else { break };
+                    self.hear(&event, &mut played, &mut unspent).await;
+                    let is_over = matches!(event.body, EventBody::TurnEnded { .. });
+                    self.reports.agent(&self.run, &self.part.role, event);
+                    if is_over {
+                        // What it kept running ends with it.
+                        conversation = None;
+                    }
+                    if is_over || told_at.elapsed() >= SPENT_EVERY {
+                        told_at = Instant::now();
+                        self.spend(&mut unspent).await;
+                    }
+                }
+                () = self.cancel.cancelled(), if conversation.is_some() => {
+                    conversation = None;
+                    is_given_up = Some(Instant::now() + END_MAX);
+                }
+                () = async { tokio::time::sleep_until(is_given_up.unwrap_or_else(Instant::now)).await }, if is_given_up.is_some() => break,
+            }
+        }
+        self.spend(&mut unspent).await;
+        played
+    }
+
+    async fn hear(&self, event: &Event, played: &mut Played, unspent: &mut Used) {
+        match &event.body {
+            EventBody::UsageReported { model, usage, cost_usd } => unspent.add(&Used {
+                model: Some(model.clone()),
+                tokens_in: usage.total_tokens().saturating_sub(usage.output_tokens),
+                tokens_out: usage.output_tokens,
+                usd: cost_usd.unwrap_or_default(),
+            }),
+            EventBody::Failed(fault) => played.fault = Some(fault.clone()),
+            EventBody::TurnEnded { reason, .. } => played.reason = *reason,
+            EventBody::ToolEnded { tool, output, is_error: true, meta, .. } => {
+                let is_refused = meta.contains_key("refused") || meta.contains_key("put_back");
+                if is_refused || (tool == "bash" && is_kept_out(output)) {
+                    let text = format!("{tool}: {}", first_lines(output));
+                    drop(
+                        self.heard
+                            .send(Heard::Refused { run: self.run.clone(), effect: self.dispatch.clone(), text })
+                            .await,
+                    );
+                }
+            }
+            _ => {}
+        }
+    }
+
+    async fn spend(&self, unspent: &mut Used) {
+        if unspent.tokens() > 0 || unspent.usd > Usd::default() {
+            let used = std::mem::take(unspent);
+            drop(self.heard.send(Heard::Spent { run: self.run.clone(), effect: self.dispatch.clone(), used }).await);
+        }
+    }
+
+    /// Notes that the agent is told this, and lets its script go on where the role was, whoever played it. How many answers
+    /// there were when it was told before, if it was.
+    fn take_place(&self, options: &mut Options) -> std::io::Result<Option<usize>> {
+        let mut orders = self.orders.lock().unwrap_or_else(PoisonError::into_inner);
+        let role = options.role.clone();
+        let history = options.history.get_or_insert_default();
+        if let Some(order) = orders.of(role.as_str()).filter(|order| order.effect == self.order).cloned() {
+            if !history.places.contains_key(role.as_str()) {
+                history.counted = order.answers;
+                history.places.extend(order.place.map(|place| (role.to_string(), place)));
+            }
+            return Ok(Some(order.answers));
+        }
+        let answers = answers_in(history);
+        // Before the conversation goes on: how far each role's script came in it.
+        for (role, order) in orders.told(&self.part.session) {
+            let own = options
+                .history
+                .as_ref()
+                .and_then(|history| history.places.get(&role).cloned().map(|place| (place, history.counted)));
+            let past = match own {
+                Some((place, counted)) => Past { place: Some(place), counted },
+                None => Past { place: order.place.clone(), counted: order.answers },
+            };
+            let place = options.place(&AgentRole::new(role.clone()), past);
+            // Whoever plays the role next begins here, in whatever conversation.
+            orders.tell(&role, Order { place, answers, ..order })?;
+        }
+        let place = orders.of(role.as_str()).and_then(|order| order.place.clone());
+        let history = options.history.get_or_insert_default();
+        history.counted = answers;
+        history.places.remove(role.as_str());
+        history.places.extend(place.clone().map(|place| (role.to_string(), place)));
+        let order = Order { effect: self.order.clone(), session: self.part.session.clone(), place, answers };
+        orders.tell(role.as_str(), order)?;
+        Ok(None)
+    }
+}
+
+fn answers_in(history: &baton_session::History) -> usize {
+    history.messages.iter().filter(|message| message.role == Role::Assistant).count()
+}
+
+/// Whether the kernel kept a command from writing.
+fn is_kept_out(output: &str) -> bool {
+    ["Read-only file system", "Permission denied", "Operation not permitted", "EROFS", "EACCES"]
+        .iter()
+        .any(|sign| output.contains(sign))
+}
+
+fn first_lines(output: &str) -> String {
+    const SHOWN: usize = 400;
+    output.chars().take(SHOWN).collect()
+}
+
+/// Where the orders of a clone are kept.
+pub(crate) fn orders_of(dir: &Path) -> Arc<Mutex<Orders>> {
+    Arc::new(Mutex::new(Orders::read(dir)))
+}

@@ -1,0 +1,124 @@
+//! The fence of a role: after each command, what it changed beyond its files is put back.
+
+use std::path::{Path, PathBuf};
+
+use baton_tools::{Fence, RoleFiles};
+use baton_workflow::{Frozen, Glob, RelPath, RoleName, Scope, StateName, TreeHash};
+
+use crate::run_clone::RunClone;
+
+/// What a role may change in a clone.
+#[derive(Debug)]
+pub(crate) struct RoleFence {
+    clone: RunClone,
+    role: RoleName,
+    scope: Scope,
+    frozen: Frozen,
+    /// The tree when the role began: what it may not change is as it was then.
+    began: TreeHash,
+}
+
+impl RoleFence {
+    pub(crate) fn new(clone: RunClone, role: RoleName, write: &[Glob], frozen: Frozen, began: TreeHash) -> Self {
+        Self { clone, role, scope: Scope::of(write), frozen, began }
+    }
+
+    fn why_not(&self, path: &RelPath) -> Option<String> {
+        match self.frozen.by(path) {
+            Some(state) => Some(format!("frozen by {state}")),
+            None if self.scope.allows(path) => None,
+            None => Some(format!("not among the files of role {}", self.role)),
+        }
+    }
+}
+
+impl Fence for RoleFence {
+    fn mend(&self) -> Result<Vec<(String, String)>, String> {
+        let told = |error: crate::run_clone::CloneError| error.to_string();
+        let now = self.clone.snapshot().map_err(told)?;
+        let changed = self.clone.changed(&self.began, &now).map_err(told)?;
+        let beyond: Vec<(RelPath, String)> =
+            changed.into_iter().filter_map(|path| self.why_not(&path).map(|why| (path, why))).collect();
+        if !beyond.is_empty() {
+            let paths: Vec<RelPath> = beyond.iter().map(|(path, _)| path.clone()).collect();
+            let mended = self.clone.mixed(&now, &self.began, &paths).map_err(told)?;
+            self.clone.put_back(&mended).map_err(told)?;
+        }
+        Ok(beyond.into_iter().map(|(path, why)| (path.to_string(), why)).collect())
+    }
+}
+
+/// The directories that commands of a role may write: as far as globs can be said in directories.
+pub(crate) fn role_files(tree: &Path, write: &[Glob], caches: &[String]) -> RoleFiles {
+    let mut writable: Vec<PathBuf> = write.iter().map(|glob| tree.join(fixed_dir(glob.as_str()))).collect();
+    writable.extend(caches.iter().map(|cache| tree.join(cache)));
+    writable.sort();
+    writable.dedup();
+    let mut kept = Vec::new();
+    if writable.iter().any(|dir| dir == tree) {
+        // The whole tree would be writable: what nobody may write is held apart.
+        let scope = Scope::of(write);
+        let is_reached = |name: &str| {
+            let inside = RelPath::parse(name).is_ok_and(|path| scope.allows(&path));
+            inside
+                || write.iter().any(|glob| leads_into(glob.as_str(), name))
+                || caches.iter().any(|cache| cache == name)
+        };
+        let entries = std::fs::read_dir(tree).into_iter().flatten().flatten();
+        kept.extend(
+            entries.filter(|entry| !is_reached(&entry.file_name().to_string_lossy())).map(|entry| entry.path()),
+        );
+        kept.push(tree.join(".git"));
+    }
+    RoleFiles { writable, kept }
+}
+
+/// The part of a glob before its first wildcard, as a directory.
+fn fixed_dir(glob: &str) -> PathBuf {
+    let parts: Vec<&str> = glob.split('/').collect();
+    let dirs = &parts[..parts.len().saturating_sub(1)];
+    dirs.iter().take_while(|part| !part.contains(['*', '?', '[', '{', '\\'])).collect()
+}
+
+/// Whether a glob could mean something in the directory of this name.
+fn leads_into(glob: &str, name: &str) -> bool {
+    match glob.split_once('/') {
+        Some((first, _)) => first == name || first.contains(['*', '?', '[', '{', '\\']),
+        None => glob.contains("**"),
+    }
+}
+
+/// Patterns of what is frozen, with the state that froze it.
+pub(crate) fn frozen_patterns(frozen: &Frozen, but: Option<&StateName>) -> Vec<(String, String)> {
+    let own = frozen.iter().filter(|(state, _)| Some(*state) != but);
+    own.flat_map(|(state, freeze)| freeze.globs.iter().map(move |glob| (glob.as_str().to_owned(), state.to_string())))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn globs(texts: &[&str]) -> Vec<Glob> {
+        texts.iter().map(|text| Glob::parse(text).unwrap()).collect()
+    }
+
+    #[test]
+    fn globs_become_the_narrowest_directories() {
+        let dir = tempfile::tempdir().unwrap();
+        let tree = dir.path();
+        for name in ["src", "tests", ".git"] {
+            std::fs::create_dir(tree.join(name)).unwrap();
+        }
+        std::fs::write(tree.join("hello.txt"), "").unwrap();
+        let files = |write: &[&str]| role_files(tree, &globs(write), &["target".to_owned()]);
+        let narrow = files(&["tests/**", "src/deep/*.rs"]);
+        assert_eq!(narrow.writable, ["src/deep", "target", "tests"].map(|name| tree.join(name)));
+        assert!(narrow.kept.is_empty());
+        let mut wide = files(&["hello.txt"]);
+        wide.kept.sort();
+        wide.kept.dedup();
+        assert_eq!(wide.kept, [".git", "src", "tests"].map(|name| tree.join(name)));
+        assert!(files(&["*.md"]).kept.contains(&tree.join("src")));
+    }
+}

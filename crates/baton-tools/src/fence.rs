@@ -1,0 +1,49 @@
+//! The fence: what a command changed although it may not is put back when it has ended.
+
+use std::fmt::Debug;
+use std::sync::Arc;
+
+use crate::{CallContext, Outcome, Workspace};
+
+/// How many files an outcome names.
+const SHOWN_MAX: usize = 8;
+
+/// Knows what may be changed in a workspace, and puts the rest back.
+pub trait Fence: Debug + Send + Sync {
+    /// Puts back what should not have been changed: which files, and why they may not be. Blocks.
+    fn mend(&self) -> Result<Vec<(String, String)>, String>;
+}
+
+impl Workspace {
+    /// After every command, what lies beyond the fence is put back.
+    #[must_use]
+    pub fn with_fence(mut self, fence: Arc<dyn Fence>) -> Self {
+        self.set_fence(fence);
+        self
+    }
+}
+
+/// Puts back what a command should not have changed, and says so to the model.
+pub(crate) async fn mend(command: &str, cx: &CallContext, outcome: &mut Outcome) {
+    let Some(fence) = cx.workspace.fence().cloned() else { return };
+    if cx.workspace.only_reads(command) {
+        return;
+    }
+    match crate::blocking(move || fence.mend()).await {
+        Ok(mended) if mended.is_empty() => {}
+        Ok(mended) => {
+            let named = mended.iter().take(SHOWN_MAX).map(|(path, why)| format!("{path} ({why})"));
+            let named = named.collect::<Vec<_>>().join(", ");
+            let more = mended.len().saturating_sub(SHOWN_MAX);
+            let more = if more == 0 { String::new() } else { format!(" and {more} more") };
+            outcome.text.push_str(&format!("\n[changed although it may not be, so it was put back: {named}{more}]"));
+            outcome.is_error = true;
+            let paths: Vec<String> = mended.into_iter().map(|(path, _)| path).collect();
+            outcome.meta.insert("put_back".to_owned(), paths.into());
+        }
+        Err(why) => {
+            outcome.text.push_str(&format!("\n[it could not be looked at what the command changed: {why}]"));
+            outcome.is_error = true;
+        }
+    }
+}

@@ -1,0 +1,183 @@
+//! Showing a run while it goes on: lines for people on stderr, or events for programs on stdout.
+
+use std::io::Write;
+
+use anstyle::{AnsiColor, Style as Colour};
+use baton_agent::RandomIds;
+use baton_conductor::{Report, RunEvent, RunEventBody};
+use baton_core::{EventBody, EventId, ItemId};
+use baton_workflow::End;
+use serde_json::{Value, json};
+use tokio::sync::mpsc;
+
+const BOLD: Colour = Colour::new().bold();
+const DIM: Colour = Colour::new().dimmed();
+const GREEN: Colour = AnsiColor::Green.on_default();
+const RED: Colour = AnsiColor::Red.on_default();
+const YELLOW: Colour = AnsiColor::Yellow.on_default();
+/// How much of a text is shown on one line.
+const LINE_CHARS: usize = 160;
+
+/// How it is shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Style {
+    /// For people.
+    Text,
+    /// For programs.
+    Json,
+}
+
+/// Shows reports one after another.
+pub(super) struct Show {
+    style: Style,
+    ids: RandomIds,
+}
+
+impl Show {
+    pub(super) fn new(style: Style) -> Self {
+        Self { style, ids: RandomIds::default() }
+    }
+
+    /// Shows everything until nobody reports any more.
+    pub(super) async fn follow(self, mut reports: mpsc::UnboundedReceiver<Report>) {
+        while let Some(report) = reports.recv().await {
+            match self.style {
+                Style::Json => {
+                    if let Some(line) = self.line(report) {
+                        // Whoever read it may be gone; the run goes on all the same.
+                        drop(writeln!(std::io::stdout().lock(), "{line}"));
+                    }
+                }
+                Style::Text => {
+                    if let Some(text) = in_words(&report) {
+                        anstream::eprintln!("{text}");
+                    }
+                }
+            }
+        }
+    }
+
+    /// The report in the form of every other event.
+    fn line(&self, report: Report) -> Option<Value> {
+        match report {
+            Report::Agent { run, role, event } => {
+                let mut value = serde_json::to_value(event).ok()?;
+                let object = value.as_object_mut()?;
+                object.insert("run".to_owned(), json!(run));
+                object.insert("role".to_owned(), json!(role));
+                Some(value)
+            }
+            Report::Run(event) => {
+                let stamp = json!({
+                    "v": 1, "id": EventId::fresh(&self.ids), "session": event.run, "item": ItemId::fresh(&self.ids),
+                });
+                let (mut stamp, body) = (stamp, serde_json::to_value(&event).ok()?);
+                let object = stamp.as_object_mut()?;
+                object.extend(body.as_object()?.clone());
+                Some(stamp)
+            }
+        }
+    }
+}
+
+/// A report for people; nothing if it is of no interest to them.
+fn in_words(report: &Report) -> Option<String> {
+    match report {
+        Report::Run(event) => run_in_words(event),
+        Report::Agent { event, .. } => match &event.body {
+            EventBody::ToolStarted { tool, input, .. } => {
+                let what = ["command", "path", "pattern", "file_path"].iter().find_map(|key| input.get(key)?.as_str());
+                Some(format!("    {DIM}{tool} {}{DIM:#}", one_line(what.unwrap_or_default())))
+            }
+            EventBody::Retrying { reason, delay_ms, .. } => {
+                Some(format!("    {YELLOW}waits {} s: {}{YELLOW:#}", delay_ms / 1000, one_line(reason)))
+            }
+            EventBody::Failed(fault) => Some(format!("    {RED}{}{RED:#}", one_line(&fault.to_string()))),
+            _ => None,
+        },
+    }
+}
+
+/// An event of a run for people.
+pub(super) fn run_in_words(event: &RunEvent) -> Option<String> {
+    let text = match &event.body {
+        RunEventBody::Preparing { text } => format!("{DIM}{text}{DIM:#}"),
+        RunEventBody::Started { workflow, resumed, .. } => {
+            let goes = if *resumed { "goes on" } else { "begins" };
+            format!("{BOLD}{workflow}{BOLD:#} {goes} ({})", event.run)
+        }
+        RunEventBody::Entered { state, role, attempt, .. } => {
+            let role = role.as_ref().map(|role| format!(" {role}")).unwrap_or_default();
+            let attempt = if *attempt > 1 { format!(" {YELLOW}attempt {attempt}{YELLOW:#}") } else { String::new() };
+            format!("{BOLD}● {state}{BOLD:#}{role}{attempt}")
+        }
+        RunEventBody::Submitted { evidence, changed, .. } => {
+            let fields = evidence.iter().map(|(name, value)| format!("{name}: {}", one_line(&plain(value))));
+            let fields = fields.collect::<Vec<_>>().join(" · ");
+            let files = if changed.is_empty() { String::new() } else { format!(" [{}]", changed.join(", ")) };
+            format!("    hands in {}{DIM}{}{DIM:#}", one_line(&fields), one_line(&files))
+        }
+        RunEventBody::Verified { command, code, duration_ms, .. } => {
+            let code = code.map_or_else(|| "did not end".to_owned(), |code| format!("exit {code}"));
+            format!("    Baton runs `{}`: {code} ({duration_ms} ms)", one_line(&command.to_string()))
+        }
+        RunEventBody::Left { outcome, to, reason, .. } => {
+            let is_bad = ["fail", "exhausted"].contains(&outcome.as_str());
+            let colour = if is_bad { RED } else { GREEN };
+            let reason = reason.as_ref().map(|reason| format!(": {}", one_line(reason))).unwrap_or_default();
+            format!("    {colour}{outcome}{colour:#} → {to}{reason}")
+        }
+        RunEventBody::Acted { receipt, .. } => format!("    done: {}", one_line(receipt)),
+        RunEventBody::Refused { role, text } => format!("    {RED}✗ {role} is refused{RED:#} {}", one_line(text)),
+        RunEventBody::Asked { question, options } => {
+            let options: Vec<&str> = options.iter().map(baton_workflow::Outcome::as_str).collect();
+            let how = if options.is_empty() { "…".to_owned() } else { options.join("|") };
+            format!("{YELLOW}? {question}{YELLOW:#}\n  answer with: baton run submit {} --answer {how}", event.run)
+        }
+        RunEventBody::Parked { reason } => {
+            format!(
+                "{YELLOW}rests: {reason}{YELLOW:#}\n  go on with: baton run resume {} --max-tokens N (or --max-usd X)",
+                event.run
+            )
+        }
+        RunEventBody::Noticed { text } => format!("{YELLOW}{text}{YELLOW:#}"),
+        RunEventBody::Ended { end, branch, commit, tokens, cost_usd, .. } => {
+            let end = match end {
+                End::Done { .. } => format!("{GREEN}done{GREEN:#}"),
+                End::Failed { state } => format!("{RED}ended in {state}{RED:#}"),
+                End::Escalated { state, reason } => {
+                    format!("{YELLOW}a person has to take over at {state}: {reason}{YELLOW:#}")
+                }
+                End::Stopped { reason } => format!("{YELLOW}stopped: {reason}{YELLOW:#}"),
+            };
+            let branch = match (branch, commit) {
+                (Some(branch), Some(commit)) => {
+                    let short: String = commit.chars().take(10).collect();
+                    format!(" · branch {BOLD}{branch}{BOLD:#} ({short})")
+                }
+                _ => String::new(),
+            };
+            format!("{end}{branch} · {tokens} tokens, {cost_usd} ({})", event.run)
+        }
+    };
+    Some(text)
+}
+
+/// A value as people write it.
+pub(super) fn plain(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        Value::Array(items) => items.iter().map(plain).collect::<Vec<_>>().join(", "),
+        other => other.to_string(),
+    }
+}
+
+/// The first line of a text, not too long.
+pub(super) fn one_line(text: &str) -> String {
+    let line = text.trim().lines().next().unwrap_or_default();
+    let mut short: String = line.chars().take(LINE_CHARS).collect();
+    if short.len() < text.trim().len() {
+        short.push('…');
+    }
+    short
+}
