@@ -69,10 +69,9 @@ pub struct Options {
 }
 
 impl Options {
-    /// Where the model's provider is after what was said before, if it keeps count: for a role that was at `past`.
-    pub fn place(&self, role: &AgentRole, past: Past) -> Option<serde_json::Value> {
-        let history = self.history.clone().unwrap_or_default();
-        let request = Request { role: role.clone(), past, ..first_request(self, history) };
+    /// Where the model's provider is after a history, if it keeps count: for a role that was at `past`.
+    pub fn place(&self, history: &History, role: &AgentRole, past: Past) -> Option<serde_json::Value> {
+        let request = Request { role: role.clone(), past, ..first_request(self, history.clone()) };
         self.model.place(&request)
     }
 }

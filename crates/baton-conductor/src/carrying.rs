@@ -464,13 +464,13 @@ impl Conductor {
             RunEventBody::Ended { commit: Some(commit), .. } => commit.clone(),
             _ => "seen to".to_owned(),
         };
+        let is_done = matches!(&told, RunEventBody::Ended { end: End::Done { .. }, .. });
+        self.reports.run(id, self.clock.now(), told.clone());
         if let (Some((parent, started)), RunEventBody::Ended { end, evidence, .. }) = (&parent, &told) {
             let body = EventBody::ChildEnded { effect: started.clone(), end: end.clone(), evidence: evidence.clone() };
             self.take_if_current(parent, body).await?;
         }
         self.settle(id, effect, &receipt).await?;
-        let is_done = matches!(&told, RunEventBody::Ended { end: End::Done { .. }, .. });
-        self.reports.run(id, self.clock.now(), told);
         if parent.is_some() {
             self.runs.remove(id);
         } else if let Some(live) = self.runs.get(id).filter(|_| is_done) {

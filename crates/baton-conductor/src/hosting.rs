@@ -154,7 +154,7 @@ impl Hosting {
             EventBody::ToolEnded { tool, output, is_error: true, meta, .. } => {
                 let is_refused = meta.contains_key("refused") || meta.contains_key("put_back");
                 if is_refused || (tool == "bash" && is_kept_out(output)) {
-                    let text = format!("{tool}: {}", first_lines(output));
+                    let text = refused_in_words(tool, output);
                     drop(
                         self.heard
                             .send(Heard::Refused { run: self.run.clone(), effect: self.dispatch.clone(), text })
@@ -187,26 +187,26 @@ impl Hosting {
             return Ok(Some(order.answers));
         }
         let answers = answers_in(history);
-        // Before the conversation goes on: how far each role's script came in it.
-        for (role, order) in orders.told(&self.part.session) {
-            let own = options
-                .history
-                .as_ref()
-                .and_then(|history| history.places.get(&role).cloned().map(|place| (place, history.counted)));
-            let past = match own {
-                Some((place, counted)) => Past { place: Some(place), counted },
+        // Before anybody goes on: how far scripts came in this conversation, and how far this role's came in another.
+        let mut unfinished = orders.told(&self.part.session);
+        let elsewhere = orders.of(role.as_str()).filter(|order| order.session != self.part.session && !order.is_over);
+        unfinished.extend(elsewhere.map(|order| (role.to_string(), order.clone())));
+        for (role, order) in unfinished {
+            let other = if order.session == self.part.session { None } else { self.stage.history(&order.session) };
+            let Some(history) = other.as_ref().or(options.history.as_ref()) else { continue };
+            let past = match history.places.get(&role) {
+                Some(place) => Past { place: Some(place.clone()), counted: history.counted },
                 None => Past { place: order.place.clone(), counted: order.answers },
             };
-            let place = options.place(&AgentRole::new(role.clone()), past);
-            // Whoever plays the role next begins here, in whatever conversation.
-            orders.tell(&role, Order { place, answers, ..order })?;
+            let place = options.place(history, &AgentRole::new(role.clone()), past);
+            orders.tell(&role, Order { place, is_over: true, ..order })?;
         }
         let place = orders.of(role.as_str()).and_then(|order| order.place.clone());
         let history = options.history.get_or_insert_default();
         history.counted = answers;
         history.places.remove(role.as_str());
         history.places.extend(place.clone().map(|place| (role.to_string(), place)));
-        let order = Order { effect: self.order.clone(), session: self.part.session.clone(), place, answers };
+        let order = Order { effect: self.order.clone(), session: self.part.session.clone(), place, answers, is_over: false };
         orders.tell(role.as_str(), order)?;
         Ok(None)
     }
@@ -223,9 +223,12 @@ fn is_kept_out(output: &str) -> bool {
         .any(|sign| output.contains(sign))
 }
 
-fn first_lines(output: &str) -> String {
+/// What was refused, without the advice to the agent.
+fn refused_in_words(tool: &str, output: &str) -> String {
     const SHOWN: usize = 400;
-    output.chars().take(SHOWN).collect()
+    let why = output.strip_prefix(&format!("refused: `{tool}` was not run: ")).unwrap_or(output);
+    let why = why.split(". Leave it").next().unwrap_or(why);
+    format!("{tool}: {}", why.chars().take(SHOWN).collect::<String>())
 }
 
 /// Where the orders of a clone are kept.

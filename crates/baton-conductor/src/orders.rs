@@ -32,6 +32,9 @@ pub(crate) struct Order {
     pub(crate) place: Option<Value>,
     /// How many answers the conversation had then.
     pub(crate) answers: usize,
+    /// Whether the conversation has gone on with something else: then the place is where the script was in the end.
+    #[serde(default)]
+    pub(crate) is_over: bool,
 }
 
 impl Orders {
@@ -48,9 +51,9 @@ impl Orders {
         self.by_role.get(role)
     }
 
-    /// Roles whose last words went to this conversation.
+    /// Roles whose last words went to this conversation, if it has not gone on with something else.
     pub(crate) fn told(&self, session: &SessionId) -> Vec<(String, Order)> {
-        let told = self.by_role.iter().filter(|(_, order)| order.session == *session);
+        let told = self.by_role.iter().filter(|(_, order)| order.session == *session && !order.is_over);
         told.map(|(role, order)| (role.clone(), order.clone())).collect()
     }
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use baton_agent::Options;
 use baton_core::{Fault, SessionId, Tokens, Usd};
+use baton_session::History;
 use baton_tools::{Executor, Fence, RoleFiles};
 use baton_workflow::RoleName;
 
@@ -12,6 +13,9 @@ use baton_workflow::RoleName;
 pub trait Stage: Send + Sync {
     /// Everything that the conversation of this part is made of. Blocks.
     fn conversation(&self, part: &Part) -> Result<Options, Fault>;
+
+    /// What was said so far in a conversation that nobody speaks in. Blocks.
+    fn history(&self, session: &SessionId) -> Option<History>;
 
     /// Tools for the conductor's own commands in a directory: kept in by the sandbox, writing there and nowhere else.
     /// Blocks.

@@ -235,11 +235,11 @@ impl Scope {
                 Decision::deny("path.root", "the workspace itself may not be replaced or removed")
             }
             (Place::Inside, _) if !self.in_write_scope(path, glob) => {
-                let (inner, allowed) = (self.from_root(path), self.role_files());
+                let (inner, allowed) = (self.inner_path(path), self.role_files());
                 Decision::deny("path.role", format!("{inner} is not among the files that this role may write{allowed}"))
             }
             (Place::Inside, _) if self.is_frozen(path, glob) => {
-                let inner = self.from_root(path);
+                let inner = self.inner_path(path);
                 Decision::deny("path.frozen", format!("{inner} is frozen: an earlier state of the run has settled it"))
             }
             (Place::Inside, _) => Decision::allow("path.inside", "it lies in the workspace"),
@@ -276,7 +276,7 @@ impl Scope {
             .any(|dir| path.starts_with(dir) && !(self.root.starts_with(dir) && path.starts_with(&self.root)))
     }
 
-    fn from_root(&self, path: &Path) -> String {
+    fn inner_path(&self, path: &Path) -> String {
         shown(path.strip_prefix(&self.root).unwrap_or(path))
     }
 

@@ -5,10 +5,11 @@ use std::sync::Arc;
 
 use baton_agent::{Environment, Lookup, Options, RandomIds, SystemClock, TurnLimits, find_instructions, opening};
 use baton_conductor::{Part, Stage};
-use baton_core::{AgentRole, Area, Clock, EventSource, Fault, IdSource, PermissionMode, Tier};
+use baton_core::{AgentRole, Area, Clock, EventSource, Fault, IdSource, PermissionMode, SessionId, Tier};
 use baton_guard::path::Pattern;
 use baton_guard::{PathGuard, Scope};
 use baton_llm::{Budget, Caps, Gate, LlmError, Models, Opened, Tape};
+use baton_session::History;
 use baton_tools::{Confinement, Executor, Reach, Registry, Typed, WebFetch, Workspace};
 
 use crate::guarding::Guarding;
@@ -135,6 +136,11 @@ impl Stage for Staging {
             session: Some(log),
             history,
         })
+    }
+
+    fn history(&self, session: &SessionId) -> Option<History> {
+        let sessions = self.setup.kept_sessions().ok()?;
+        sessions.load(session).ok().map(|loaded| loaded.history())
     }
 
     fn workshop(&self, root: &Path) -> Result<Executor, Fault> {

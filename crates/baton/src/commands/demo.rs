@@ -1,118 +1,162 @@
-//! `baton demo`: the main job, seen without a key and without a network.
+//! `baton demo`: a whole workflow, seen without a key and without a network.
 
-use std::path::Path;
-use std::process::{Command, Stdio};
+use std::path::{Path, PathBuf};
 
 use anstream::eprintln;
-use anstyle::{AnsiColor, Style};
-use baton_agent::TurnLimits;
-use baton_core::{Area, Block, Fault, Op, PermissionMode, Tier, TurnReason};
+use anstyle::{AnsiColor, Style as Colour};
+use baton_core::{Area, Fault, Tier};
 use baton_guard::git;
-use baton_headless::{Format, Signals, exec};
+use baton_store::{Journal, Recorded, Store};
+use baton_workflow::{EventBody, RunId};
 
 use crate::Global;
+use crate::commands::run::{Order, Style, start};
 use crate::exit::Exit;
-use crate::setup::{Request, Setup, Which, block_on};
+use crate::setup::Setup;
 
-/// Watch an agent fix a bug, without a key and without a network
+/// Watch a workflow that agents cannot leave, without a key and without a network
 #[derive(clap::Args)]
 #[command(after_help = "\
-The model's answers come from a script; everything else is real: a git repository in a temporary
-directory, the tools, the edit, the test run. Needs git and sh.
+Two agents develop test first, a third reviews; each can write what its role may write, and nothing else. The
+answers of the model come from a script; everything else is real: a git repository, the tools, the sandbox,
+the tests, the commits. Needs git, sh and perl. Interrupted, it goes on: baton demo --dir DIR
 ")]
 pub struct Args {
     /// Print events as JSON lines
     #[arg(long)]
     json: bool,
+    /// Do it in this directory, and keep it; what was interrupted there goes on
+    #[arg(long, value_name = "DIR")]
+    dir: Option<PathBuf>,
     /// Keep the sample repository and say where it is
     #[arg(long)]
     keep: bool,
 }
 
-const FILES: [(&str, &str); 3] = [
+const FILES: [(&str, &str); 5] = [
+    (".baton/config.jsonc", include_str!("../../../../demo/slug/.baton/config.jsonc")),
     ("README.md", include_str!("../../../../demo/slug/README.md")),
-    ("slug.sh", include_str!("../../../../demo/slug/slug.sh")),
-    ("test.sh", include_str!("../../../../demo/slug/test.sh")),
+    ("src/slug.sh", include_str!("../../../../demo/slug/src/slug.sh")),
+    ("tests/run.sh", include_str!("../../../../demo/slug/tests/run.sh")),
+    ("tests/words_test.sh", include_str!("../../../../demo/slug/tests/words_test.sh")),
 ];
 const SCRIPT: &str = include_str!("../../../../demo/slug.jsonl");
-const PROMPT: &str = "The tests fail. Find out why and fix it.";
+const WORKFLOW: &str = "tdd-ping-pong";
+const SCENARIOS: [&str; 2] = [
+    "A title that ends with punctuation gives a slug without a dash at its end",
+    "A title without a letter or digit gives the slug untitled",
+];
 
 /// Variables that point git at another repository than the one it stands in; hooks have them set.
 const GIT_PLACES: [&str; 6] =
     ["GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_OBJECT_DIRECTORY", "GIT_COMMON_DIR", "GIT_NAMESPACE"];
 
-const BOLD: Style = Style::new().bold();
-const GREEN: Style = AnsiColor::Green.on_default();
-const RED: Style = AnsiColor::Red.on_default();
+const BOLD: Colour = Colour::new().bold();
+const GREEN: Colour = AnsiColor::Green.on_default();
 
 /// Runs the command.
 pub fn run(global: &Global, args: &Args) -> Result<Exit, Fault> {
-    let mut temp = tempfile::Builder::new().prefix("baton-demo-").tempdir().map_err(|error| unusable(&error))?;
-    let repository = temp.path().join("slug");
-    prepare(&repository)?;
-    eprintln!("{BOLD}A small repository with a bug:{BOLD:#} {}", repository.display());
-    eprintln!("{BOLD}Its tests before:{BOLD:#} {}", verdict(tests_pass(&repository)?));
-    eprintln!("{BOLD}The agent is told:{BOLD:#} {PROMPT}\n");
-    let exit = rehearse(global, args, &repository, temp.path())?;
-    if args.keep {
-        temp.disable_cleanup(true);
-        eprintln!("\nkept in {}", repository.display());
+    let mut temp = None;
+    let dir = if let Some(dir) = &args.dir {
+        std::fs::create_dir_all(dir).map_err(|error| unusable(&error))?;
+        dir.canonicalize().map_err(|error| unusable(&error))?
+    } else {
+        let made = tempfile::Builder::new().prefix("baton-demo-").tempdir().map_err(|error| unusable(&error))?;
+        temp.insert(made).path().canonicalize().map_err(|error| unusable(&error))?
+    };
+    let repository = dir.join("slug");
+    if !repository.join(".git").exists() {
+        prepare(&repository)?;
     }
-    if exit != Exit::Done {
+    eprintln!("{BOLD}A small repository:{BOLD:#} {}", repository.display());
+    eprintln!("{BOLD}The workflow:{BOLD:#} {WORKFLOW}. One agent writes tests and cannot touch the code; another writes code and");
+    eprintln!("cannot touch the tests; a third reviews. Baton runs the tests itself, and commits.");
+    for scenario in SCENARIOS {
+        eprintln!("{BOLD}Wanted:{BOLD:#} {scenario}");
+    }
+    eprintln!();
+    let state = dir.join("state");
+    let exit = conduct(global, args, &repository, &dir, &state)?;
+    if matches!(exit, Exit::Signal(_)) {
+        if let Some(temp) = &mut temp {
+            temp.disable_cleanup(true);
+        }
+        eprintln!("go on with: baton demo --dir {}", dir.display());
         return Ok(exit);
     }
-    // Baton does not believe the agent: it runs the tests itself.
-    let passed = tests_pass(&repository)?;
-    eprintln!("\n{BOLD}Its tests after, run by Baton itself:{BOLD:#} {}", verdict(passed));
-    eprintln!("{BOLD}What the agent changed:{BOLD:#}");
-    let diff = git(&repository, &["diff", "--color=never"])?;
-    for line in diff.lines().skip(4) {
-        match line.as_bytes().first() {
-            Some(b'+') => eprintln!("{GREEN}{line}{GREEN:#}"),
-            Some(b'-') => eprintln!("{RED}{line}{RED:#}"),
-            _ => eprintln!("{line}"),
-        }
+    if exit == Exit::Done {
+        sum_up(&repository, &state)?;
     }
-    Ok(if passed { Exit::Done } else { Exit::Failed })
+    if let Some(temp) = temp.as_mut().filter(|_| args.keep) {
+        temp.disable_cleanup(true);
+    }
+    if args.keep || args.dir.is_some() {
+        eprintln!("\nkept in {}", repository.display());
+    }
+    Ok(exit)
 }
 
-fn rehearse(global: &Global, args: &Args, repository: &Path, temp: &Path) -> Result<Exit, Fault> {
+fn conduct(global: &Global, args: &Args, repository: &Path, dir: &Path, state: &Path) -> Result<Exit, Fault> {
     let Global { verbose, no_color, .. } = *global;
     let in_repository = Global { dir: Some(repository.to_owned()), add_dir: Vec::new(), verbose, no_color };
-    let mut setup = Setup::new(&in_repository)?;
-    // Leaves no trace of the sample among the person's projects, and none of the sample's agent in their repository.
-    setup.places.state_dir = temp.join("state");
+    let mut setup = Setup::vouched(&in_repository, true)?;
+    // Leaves no trace of the sample among the person's projects, and none of the sample's agents in their repository.
+    setup.places.state_dir = state.to_owned();
     setup.hidden = GIT_PLACES.map(str::to_owned).to_vec();
-    let script = temp.join("script.jsonl");
+    let script = dir.join("script.jsonl");
     std::fs::write(&script, SCRIPT).map_err(|error| unusable(&error))?;
     let model = format!("script/{}", script.display());
-    let limits = TurnLimits::default();
-    // The commands of the sample are known, so it goes on where there is no sandbox.
-    setup.mode = None;
-    let is_held = setup.guarding(None, setup.begin_guarding(None))?.mode == PermissionMode::Auto;
-    let mode = Some(if is_held { PermissionMode::Auto } else { PermissionMode::Yolo });
-    let request = Request {
-        model: Some(&model),
-        effort: None,
-        web_search: false,
-        mode,
-        limits,
-        record: None,
-        session: Which::New,
-    };
-    block_on(async {
-        let mut signals = Signals::new().map_err(|error| unusable(&error))?;
-        let (options, _) = setup.conversation(request)?;
-        let format = if args.json { Format::Events } else { Format::Text };
-        let finish = exec(options, Op::Prompt { content: vec![Block::text(PROMPT)] }, format, &mut signals).await;
-        Ok(if finish.reason == TurnReason::Done { Exit::Done } else { Exit::from(&finish) })
-    })
+    let params = SCENARIOS.map(|scenario| ("scenario".to_owned(), scenario.to_owned()));
+    let order = Order { name: WORKFLOW, params: &params, model: Some(&model), is_new: false };
+    start(setup, &order, if args.json { Style::Json } else { Style::Text })
+}
+
+/// Says what happened, what came of it, and what to do next.
+fn sum_up(repository: &Path, state: &Path) -> Result<(), Fault> {
+    let unreadable = |error: baton_store::StoreError| Fault::internal(error.to_string());
+    let projects = std::fs::read_dir(state.join("projects")).map_err(|error| unusable(&error))?;
+    let file = projects.flatten().map(|entry| entry.path().join("baton.db")).find(|file| file.exists());
+    let store = file.map(|file| Store::read(&file)).transpose().map_err(unreadable)?.flatten();
+    let Some(store) = store else { return Ok(()) };
+    let Some(row) = store.runs(None).map_err(unreadable)?.into_iter().next() else { return Ok(()) };
+    let events = all_events(&store, &row.id).map_err(unreadable)?;
+    let count = |is_one: fn(&EventBody) -> bool| events.iter().filter(|one| is_one(&one.event.body)).count();
+    let refused = count(|body| matches!(body, EventBody::Noted { .. }));
+    let verified = count(|body| matches!(body, EventBody::Verified { .. }));
+    let handed_in = count(|body| matches!(body, EventBody::EvidenceSubmitted { .. }));
+    let total = store.run(&row.id).map_err(unreadable)?.map(|standing| standing.run.total()).unwrap_or_default();
+    eprintln!("\n{BOLD}What happened{BOLD:#}");
+    eprintln!("  {refused} attempts to write what the role may not write, all of them in vain");
+    eprintln!("  {handed_in} times work was handed in; Baton ran the tests {verified} times itself and believed nobody");
+    let branch = git(repository, &["for-each-ref", "--format=%(refname:short)", "refs/heads/baton/"])?;
+    let branch = branch.lines().next().unwrap_or("baton").to_owned();
+    eprintln!("\n{BOLD}git log {branch}{BOLD:#}");
+    let log = git(repository, &["log", "--format=  %h %s%n    %(trailers:key=Baton-Effect)", &branch])?;
+    eprintln!("{}", log.lines().filter(|line| !line.trim().is_empty()).collect::<Vec<_>>().join("\n"));
+    eprintln!("\n{GREEN}{} tokens; at the prices of a large model about {}{GREEN:#}", total.tokens, total.usd);
+    eprintln!("\n{BOLD}With a real model, in a repository of yours{BOLD:#}");
+    eprintln!("  baton init                                    finds out how your project is tested");
+    eprintln!("  baton run start {WORKFLOW} -p scenario=\"…\"");
+    eprintln!("  baton workflow graph {WORKFLOW}           and docs/first-workflow.md to write your own");
+    Ok(())
+}
+
+/// The events of a run and of those inside it.
+fn all_events(store: &Store, id: &RunId) -> Result<Vec<Recorded>, baton_store::StoreError> {
+    let mut events = store.events(id, 1, usize::MAX)?;
+    for row in store.runs(Some(id))? {
+        events.extend(all_events(store, &row.id)?);
+    }
+    Ok(events)
 }
 
 fn prepare(repository: &Path) -> Result<(), Fault> {
-    std::fs::create_dir(repository).map_err(|error| unusable(&error))?;
     for (name, text) in FILES {
-        std::fs::write(repository.join(name), text).map_err(|error| unusable(&error))?;
+        let file = repository.join(name);
+        if let Some(dir) = file.parent() {
+            std::fs::create_dir_all(dir).map_err(|error| unusable(&error))?;
+        }
+        std::fs::write(&file, text).map_err(|error| unusable(&error))?;
     }
     for args in [&["init", "--quiet"][..], &["add", "."], &["commit", "--quiet", "-m", "A slug function and its tests"]]
     {
@@ -129,26 +173,12 @@ fn git(repository: &Path, args: &[&str]) -> Result<String, Fault> {
         .env("GIT_CONFIG_GLOBAL", "/dev/null")
         .env("GIT_CONFIG_NOSYSTEM", "1")
         .output()
-        .map_err(|error| missing("git", &error))?;
+        .map_err(|error| Fault::input(format!("cannot run git: {error}")).hint("the demo needs git: install it"))?;
     if output.status.success() {
         return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
     }
     let why = String::from_utf8_lossy(&output.stderr).trim().to_owned();
     Err(Fault::new(Area::Workspace, Tier::Permanent, format!("git {} failed: {why}", args[0])))
-}
-
-fn tests_pass(repository: &Path) -> Result<bool, Fault> {
-    let mut test = Command::new("sh");
-    test.arg("test.sh").current_dir(repository).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    Ok(test.status().map_err(|error| missing("sh", &error))?.success())
-}
-
-fn verdict(passed: bool) -> String {
-    if passed { format!("{GREEN}pass{GREEN:#}") } else { format!("{RED}fail{RED:#}") }
-}
-
-fn missing(program: &str, error: &std::io::Error) -> Fault {
-    Fault::input(format!("cannot run {program}: {error}")).hint(format!("the demo needs {program}: install it"))
 }
 
 fn unusable(error: &std::io::Error) -> Fault {

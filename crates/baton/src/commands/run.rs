@@ -18,6 +18,9 @@ use crate::Global;
 use crate::exit::Exit;
 use crate::setup::Setup;
 
+pub use show::Style;
+pub use start::{Order, start};
+
 /// Run workflows: start, status, watch, log, submit, resume, stop
 #[derive(clap::Args)]
 pub struct Args {

@@ -155,7 +155,9 @@ impl Walker<'_> {
             }
         }
         if call.has(&["-i"]) {
-            for file in call.words.operands.iter().skip(usize::from(!has_text)) {
+            // The first is the program: a file, or the text that an option ends with.
+            let ends_with_text = call.words.options.iter().any(|option| option.ends_with(['e', 'E']));
+            for file in call.words.operands.iter().skip(usize::from(!has_text || ends_with_text)) {
                 self.mention(&file.text, file.glob, Access::Write);
             }
         }

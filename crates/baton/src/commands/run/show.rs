@@ -114,8 +114,8 @@ pub(super) fn run_in_words(event: &RunEvent) -> Option<String> {
         RunEventBody::Submitted { evidence, changed, .. } => {
             let fields = evidence.iter().map(|(name, value)| format!("{name}: {}", one_line(&plain(value))));
             let fields = fields.collect::<Vec<_>>().join(" · ");
-            let files = if changed.is_empty() { String::new() } else { format!(" [{}]", changed.join(", ")) };
-            format!("    hands in {}{DIM}{}{DIM:#}", one_line(&fields), one_line(&files))
+            let files = if changed.is_empty() { String::new() } else { format!("[{}]", changed.join(", ")) };
+            format!("    hands in {} {DIM}{}{DIM:#}", one_line(&fields), one_line(&files))
         }
         RunEventBody::Verified { command, code, duration_ms, .. } => {
             let code = code.map_or_else(|| "did not end".to_owned(), |code| format!("exit {code}"));
@@ -128,7 +128,7 @@ pub(super) fn run_in_words(event: &RunEvent) -> Option<String> {
             format!("    {colour}{outcome}{colour:#} → {to}{reason}")
         }
         RunEventBody::Acted { receipt, .. } => format!("    done: {}", one_line(receipt)),
-        RunEventBody::Refused { role, text } => format!("    {RED}✗ {role} is refused{RED:#} {}", one_line(text)),
+        RunEventBody::Refused { role, text } => format!("    {RED}✗ refused to {role}:{RED:#} {}", one_line(text)),
         RunEventBody::Asked { question, options } => {
             let options: Vec<&str> = options.iter().map(baton_workflow::Outcome::as_str).collect();
             let how = if options.is_empty() { "…".to_owned() } else { options.join("|") };

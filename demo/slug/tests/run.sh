@@ -1,6 +1,6 @@
 #!/bin/sh
-# Run with: sh test.sh
-. ./slug.sh
+# Run with: sh tests/run.sh. Every tests/*_test.sh is a test; they all run, and one that fails makes the whole fail.
+. ./src/slug.sh
 failed=0
 
 check() {
@@ -13,9 +13,7 @@ check() {
     fi
 }
 
-check "Hello World" "hello-world"
-check "Rust & Shell" "rust-shell"
-check "  many   spaces  " "many-spaces"
-check "What's new in 2.0?" "what-s-new-in-2-0"
-
+for test in tests/*_test.sh; do
+    . "./$test"
+done
 exit $failed

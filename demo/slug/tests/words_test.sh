@@ -1,0 +1,2 @@
+check "Hello World" "hello-world"
+check "baton" "baton"
