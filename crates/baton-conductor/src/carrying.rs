@@ -327,7 +327,7 @@ impl Conductor {
             };
             let body = match ready.await.unwrap_or_else(|error| Err(error.to_string())) {
                 Ok(tools) => {
-                    let ran = workshop::run(&tools, &argv, &cancel).await;
+                    let ran = workshop::run_to_its_end(&tools, &argv, &cancel).await;
                     let result =
                         CommandResult { argv, code: ran.code, output: ran.output, duration_ms: ran.duration_ms, tree };
                     EventBody::Verified { effect, result }

@@ -20,6 +20,7 @@ use tokio_util::sync::CancellationToken;
 use crate::handing_in::{Told, What};
 use crate::hosting::{Heard, Played, Used, orders_of};
 use crate::orders::Orders;
+use crate::publishing::publish;
 use crate::report::{Reports, RunEventBody};
 use crate::run_clone::{Identity, RunClone};
 use crate::stage::Stage;
@@ -351,9 +352,16 @@ impl Conductor {
             nexts.push((id.clone(), event, run, owes, settles));
             effects.extend(made.into_iter().map(|effect| (id.clone(), effect)));
         }
-        let journal = Arc::clone(&self.journal);
-        let written = tokio::task::spawn_blocking(move || journal.commit(commits)).await;
-        written.map_err(|error| Fault::internal(error.to_string()))??;
+        let (journal, repository) = (Arc::clone(&self.journal), self.repository.clone());
+        let written = tokio::task::spawn_blocking(move || {
+            let published: Vec<_> = commits.iter().map(|commit| (commit.run.clone(), commit.event.clone())).collect();
+            journal.commit(commits)?;
+            for (run, event) in &published {
+                publish(&repository, run, event);
+            }
+            Ok::<(), StoreError>(())
+        });
+        written.await.map_err(|error| Fault::internal(error.to_string()))??;
         for (id, event, run, owes, settles) in nexts {
             let Some(live) = self.runs.get_mut(&id) else { continue };
             let before = std::mem::replace(&mut live.run, run);

@@ -11,6 +11,7 @@ mod hosting;
 mod library;
 mod orders;
 mod preparing;
+mod publishing;
 mod report;
 mod role_fence;
 mod run_clone;
