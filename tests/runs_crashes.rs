@@ -132,7 +132,9 @@ fn plan(dice: &mut fastrand::Rng) -> Plan {
         }
     }
     let roles: String = (0..count)
-        .map(|number| format!("        \"r{number}\": role(agent = \"worker\", write = [\"out/**\"], tools = CODING),\n"))
+        .map(|number| {
+            format!("        \"r{number}\": role(agent = \"worker\", write = [\"out/**\"], tools = CODING),\n")
+        })
         .collect();
     let inner = |name: &str| {
         format!(
@@ -207,7 +209,8 @@ fn survive(seed: u64, counts: &Mutex<Counts>) {
     let mut code = None;
     for number in 0..STARTS_MAX {
         let has_begun = world.baton(&["run", "status", "--json"]).stdout.contains("\"run\"");
-        let command = if has_begun { world.command(&["run", "resume", "--json"]) } else { start(&world, &plan, &model) };
+        let command =
+            if has_begun { world.command(&["run", "resume", "--json"]) } else { start(&world, &plan, &model) };
         let point = (number + 4 < STARTS_MAX && number < 4).then(|| dice.usize(..lines.max(1)));
         let victim = *dice.choice(&[Victim::Baton, Victim::Baton, Victim::Tool, Victim::Both]).unwrap();
         let delay = Duration::from_micros(dice.u64(..4000));
@@ -224,7 +227,10 @@ fn survive(seed: u64, counts: &Mutex<Counts>) {
             if ended == 0 {
                 break;
             }
-            panic!("seed {seed}, start {number}: exit {ended}\n{}\n{}\n{}", played.stderr, plan.definition, plan.script);
+            panic!(
+                "seed {seed}, start {number}: exit {ended}\n{}\n{}\n{}",
+                played.stderr, plan.definition, plan.script
+            );
         }
     }
     let found = end(&world, code.unwrap_or(-1));
@@ -255,7 +261,8 @@ fn play(mut command: Command, point: Option<usize>, victim: Victim, delay: Durat
         if Some(number) != point {
             continue;
         }
-        let kind = serde_json::from_str::<Value>(&line).ok().and_then(|event| event["kind"].as_str().map(str::to_owned));
+        let kind =
+            serde_json::from_str::<Value>(&line).ok().and_then(|event| event["kind"].as_str().map(str::to_owned));
         // Not to wait for anything: so that the point lies between two lines.
         std::thread::sleep(delay);
         if victim != Victim::Baton {

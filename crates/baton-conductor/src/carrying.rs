@@ -426,7 +426,7 @@ impl Conductor {
                     None => Ok(None),
                 };
                 let (end, branch, commit) = match brought {
-                    Ok(Some(commit)) => (end, Some(facts.branch.clone()), Some(commit)),
+                    Ok(Some(commit)) => (end, facts.branch.clone(), Some(commit)),
                     Ok(None) => (end, None, None),
                     Err(error) => {
                         let state = effect.state().or_else(|| StateName::parse("END").ok());
@@ -588,7 +588,9 @@ fn bring_back(
     if head == facts.base {
         return Ok(None);
     }
-    place.clone.bring_back(&facts.branch)?;
+    if let Some(branch) = &facts.branch {
+        place.clone.bring_back(branch)?;
+    }
     Ok(Some(head))
 }
 

@@ -30,8 +30,8 @@ use crate::stage::Stage;
 pub struct Facts {
     /// The commit that it starts from.
     pub base: String,
-    /// The branch that its result is brought back to.
-    pub branch: String,
+    /// The branch that its result is brought back to; none if it is only rehearsed.
+    pub branch: Option<String>,
     /// The model that plays roles which name none.
     pub model: Option<String>,
     /// Who commits.
@@ -353,8 +353,11 @@ impl Conductor {
             effects.extend(made.into_iter().map(|effect| (id.clone(), effect)));
         }
         let (journal, repository) = (Arc::clone(&self.journal), self.repository.clone());
+        // A rehearsal leaves nothing in the project.
+        let is_for_people = self.runs.values().all(|live| live.facts.branch.is_some());
         let written = tokio::task::spawn_blocking(move || {
-            let published: Vec<_> = commits.iter().map(|commit| (commit.run.clone(), commit.event.clone())).collect();
+            let published = commits.iter().filter(|_| is_for_people);
+            let published: Vec<_> = published.map(|commit| (commit.run.clone(), commit.event.clone())).collect();
             journal.commit(commits)?;
             for (run, event) in &published {
                 publish(&repository, run, event);

@@ -206,7 +206,8 @@ impl Hosting {
         history.counted = answers;
         history.places.remove(role.as_str());
         history.places.extend(place.clone().map(|place| (role.to_string(), place)));
-        let order = Order { effect: self.order.clone(), session: self.part.session.clone(), place, answers, is_over: false };
+        let order =
+            Order { effect: self.order.clone(), session: self.part.session.clone(), place, answers, is_over: false };
         orders.tell(role.as_str(), order)?;
         Ok(None)
     }

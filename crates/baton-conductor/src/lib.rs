@@ -6,6 +6,7 @@
 mod brief;
 mod carrying;
 mod conductor;
+mod detecting;
 mod handing_in;
 mod hosting;
 mod library;
@@ -21,6 +22,7 @@ mod telling;
 mod workshop;
 
 pub use conductor::{ConductError, Conductor, Facts, Request, Rest, Said};
+pub use detecting::{Detected, detect};
 pub use library::{Library, LibraryError, Origin, Shelved};
 pub use preparing::Preparation;
 pub use report::{Report, Reports, RunEvent, RunEventBody};

@@ -9,6 +9,7 @@ pub mod dev;
 pub mod doctor;
 pub mod exec;
 pub mod guard;
+pub mod init;
 pub mod models;
 pub mod run;
 pub mod sandbox;

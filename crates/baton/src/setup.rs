@@ -70,6 +70,8 @@ pub struct Setup {
     pub files: Vec<PathBuf>,
     /// Variables that commands must not inherit, besides those that look like secrets.
     pub hidden: Vec<String>,
+    /// Whether runs bring no branch back: they are only rehearsed.
+    pub leaves_no_branch: bool,
     /// The keys that the person gave to Baton.
     pub keys: Store,
     add_dirs: Vec<PathBuf>,
@@ -173,6 +175,7 @@ impl Setup {
             watch,
             files,
             hidden,
+            leaves_no_branch: false,
             keys,
             add_dirs,
         })

@@ -69,7 +69,9 @@ pub fn run(global: &Global, args: &Args) -> Result<Exit, Fault> {
         prepare(&repository)?;
     }
     eprintln!("{BOLD}A small repository:{BOLD:#} {}", repository.display());
-    eprintln!("{BOLD}The workflow:{BOLD:#} {WORKFLOW}. One agent writes tests and cannot touch the code; another writes code and");
+    eprintln!(
+        "{BOLD}The workflow:{BOLD:#} {WORKFLOW}. One agent writes tests and cannot touch the code; another writes code and"
+    );
     eprintln!("cannot touch the tests; a third reviews. Baton runs the tests itself, and commits.");
     for scenario in SCENARIOS {
         eprintln!("{BOLD}Wanted:{BOLD:#} {scenario}");
@@ -127,7 +129,9 @@ fn sum_up(repository: &Path, state: &Path) -> Result<(), Fault> {
     let total = store.run(&row.id).map_err(unreadable)?.map(|standing| standing.run.total()).unwrap_or_default();
     eprintln!("\n{BOLD}What happened{BOLD:#}");
     eprintln!("  {refused} attempts to write what the role may not write, all of them in vain");
-    eprintln!("  {handed_in} times work was handed in; Baton ran the tests {verified} times itself and believed nobody");
+    eprintln!(
+        "  {handed_in} times work was handed in; Baton ran the tests {verified} times itself and believed nobody"
+    );
     let branch = git(repository, &["for-each-ref", "--format=%(refname:short)", "refs/heads/baton/"])?;
     let branch = branch.lines().next().unwrap_or("baton").to_owned();
     eprintln!("\n{BOLD}git log {branch}{BOLD:#}");

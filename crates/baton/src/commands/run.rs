@@ -19,7 +19,7 @@ use crate::exit::Exit;
 use crate::setup::Setup;
 
 pub use show::Style;
-pub use start::{Order, start};
+pub use start::{Order, pair, start};
 
 /// Run workflows: start, status, watch, log, submit, resume, stop
 #[derive(clap::Args)]

@@ -4,13 +4,16 @@ use std::io::Write;
 use std::path::Path;
 
 use baton_agent::{RandomIds, SystemClock};
-use baton_conductor::{Library, Origin, Shelved};
+use baton_conductor::{Library, Origin, RunClone, Shelved};
 use baton_core::{Fault, Price};
 use baton_llm::Models;
-use baton_workflow::{Bound, Definition, Problem, RoleName, Workflow, WorkflowName, bound, dot, mermaid, picture};
+use baton_workflow::{
+    Bound, Definition, Problem, RoleName, RunId, Workflow, WorkflowName, bound, dot, mermaid, picture,
+};
 use serde_json::{Value, json};
 
 use crate::Global;
+use crate::commands::run::{Order, Style, start};
 use crate::exit::Exit;
 use crate::setup::Setup;
 
@@ -45,6 +48,25 @@ Exit code 2 if something is wrong.
         #[arg(long)]
         json: bool,
     },
+    /// Play a workflow with a scripted model, on a copy of this repository: nothing is left of it
+    #[command(after_help = "\
+The script has the answers of every role, a JSON object each line; `role` chooses who gives it:
+  {\"role\": \"ping\", \"call\": [{\"tool\": \"write\", \"input\": {\"path\": \"tests/a.sh\", \"content\": \"...\"}}]}
+Everything but the model is real: tools, sandbox, scopes, gates. Exit codes as of `baton run start`.
+")]
+    Rehearse {
+        /// The workflow, by name or as a file
+        name: String,
+        /// The script
+        #[arg(short, long, value_name = "FILE")]
+        script: std::path::PathBuf,
+        /// A parameter of it (repeatable)
+        #[arg(short, long = "param", value_name = "KEY=VALUE", value_parser = crate::commands::run::pair)]
+        params: Vec<(String, String)>,
+        /// Print events as JSON lines
+        #[arg(long)]
+        json: bool,
+    },
     /// Show a workflow as a picture
     Graph {
         /// The workflow, by name or as a file
@@ -65,6 +87,9 @@ enum Format {
 
 /// Runs the command.
 pub fn run(global: &Global, args: &Args) -> Result<Exit, Fault> {
+    if let Command::Rehearse { name, script, params, json } = &args.command {
+        return rehearse(global, name, script, params, *json);
+    }
     let setup = Setup::new(global)?;
     let library = Library::find(&setup.places.config_dir, Some(&setup.project.root))
         .map_err(|error| Fault::input(format!("cannot read definitions: {error}")))?;
@@ -72,10 +97,38 @@ pub fn run(global: &Global, args: &Args) -> Result<Exit, Fault> {
         Command::List { json } => (list(&setup, &library, *json), Exit::Done),
         Command::Check { names, json } => check(&setup, &library, names, *json)?,
         Command::Graph { name, format } => (graph(&setup, &library, name, *format)?, Exit::Done),
+        Command::Rehearse { .. } => (String::new(), Exit::Done),
     };
     let written = std::io::stdout().lock().write_all(text.as_bytes());
     written.map_err(|error| Fault::internal(format!("cannot write the output: {error}")))?;
     Ok(exit)
+}
+
+/// Plays a workflow on a copy of the repository, with a state of its own, and leaves nothing behind.
+fn rehearse(
+    global: &Global,
+    name: &str,
+    script: &Path,
+    params: &[(String, String)],
+    as_json: bool,
+) -> Result<Exit, Fault> {
+    let mut setup = Setup::new(global)?;
+    let unusable = |error: std::io::Error| Fault::input(format!("cannot rehearse: {error}"));
+    let script = setup.cwd.join(script).canonicalize();
+    let script = script.map_err(|error| Fault::input(format!("cannot read the script: {error}")))?;
+    let stage = tempfile::Builder::new().prefix("baton-rehearsal-").tempdir().map_err(unusable)?;
+    setup.places.state_dir = stage.path().canonicalize().map_err(unusable)?.join("state");
+    setup.leaves_no_branch = true;
+    let model = format!("script/{}", script.display());
+    let order = Order { name, params, model: Some(&model), is_new: true };
+    let (repository, clones) = (setup.project.root.clone(), setup.state_dir()?.join("clones"));
+    let exit = start(setup, &order, if as_json { Style::Json } else { Style::Text });
+    for clone in std::fs::read_dir(&clones).into_iter().flatten().flatten() {
+        // What is left of one that did not end well; the directory goes anyway.
+        let run = RunId::new(clone.file_name().to_string_lossy());
+        drop(RunClone::new(clone.path(), repository.clone()).remove(&run));
+    }
+    exit
 }
 
 fn list(setup: &Setup, library: &Library, as_json: bool) -> String {

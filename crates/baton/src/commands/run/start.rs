@@ -53,7 +53,8 @@ pub struct Args {
     trust: bool,
 }
 
-fn pair(text: &str) -> Result<(String, String), String> {
+/// A parameter as it is typed.
+pub fn pair(text: &str) -> Result<(String, String), String> {
     let (key, value) = text.split_once('=').ok_or("write KEY=VALUE")?;
     Ok((key.trim().to_owned(), value.to_owned()))
 }
@@ -197,7 +198,7 @@ fn facts(
     let short: String = id.as_str().chars().rev().take(6).collect::<Vec<_>>().into_iter().rev().collect();
     Ok(Facts {
         base: base.to_owned(),
-        branch: format!("baton/{}-{short}", definition.pin().workflow),
+        branch: (!setup.leaves_no_branch).then(|| format!("baton/{}-{short}", definition.pin().workflow)),
         model: model.map(str::to_owned),
         identity: RunClone::identity(repository),
         agents,
