@@ -73,18 +73,37 @@ fn completions_complete() {
 }
 
 #[test]
-fn the_demo_fixes_a_bug_with_real_tools() {
+fn the_demo_is_a_workflow_that_nobody_leaves() {
     let world = World::new();
-    let run = world.baton(&["demo"]).expect(0);
-    assert!(run.stdout.starts_with("Fixed."), "{run:?}");
-    assert!(run.stderr.contains("before: fail") && run.stderr.contains("itself: pass"), "{run:?}");
-    assert!(run.stderr.contains("+        tr -cs 'a-z0-9' '-' |"), "{run:?}");
+    let told = world.baton(&["demo"]).expect(0).stderr;
+    let refused = told.lines().filter(|line| line.contains("refused to ping") && line.contains("src/slug.sh")).count();
+    assert_eq!(refused, 2, "by tool and by shell: {told}");
+    assert!(told.contains("All tests pass.") && told.contains("exit 1") && told.contains("fail → GREEN"), "{told}");
+    assert_eq!(told.matches("    Baton-Effect: run_").count(), 2, "{told}");
+    assert!(told.contains("baton init"), "{told}");
     // In a git hook these point at the person's repository, which the demo must leave alone.
     let mut in_a_hook = world.command(&["demo"]);
     in_a_hook.env("GIT_DIR", world.project().join(".git")).env("GIT_WORK_TREE", world.project());
-    assert!(crate::support::run(in_a_hook).expect(0).stderr.contains("itself: pass"));
+    crate::support::run(in_a_hook).expect(0);
     assert_eq!(std::fs::read_dir(world.project().join(".git")).unwrap().count(), 1);
     let events = world.baton(&["demo", "--json"]).expect(0);
-    assert_eq!(events.end()["reason"], "done");
+    assert_eq!(events.of("run.refused").len(), 2);
+    let ends = events.of("run.end");
+    assert!(ends.len() == 3 && ends.iter().all(|end| end["end"] == "done"), "{ends:?}");
     assert!(!world.home().join("projects.json").exists(), "the sample is no project of the person's");
+}
+
+#[test]
+fn the_demo_goes_on_where_it_was_interrupted() {
+    let world = World::new();
+    let dir = world.project().join("show");
+    let mut command = world.command(&["demo", "--json", "--dir", dir.to_str().unwrap()]);
+    let mut child = command.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::null()).spawn().unwrap();
+    let lines = std::io::BufRead::lines(std::io::BufReader::new(child.stdout.take().unwrap()));
+    let is_review = |line: &String| line.contains("run.state") && line.contains("REVIEW_TEST");
+    assert!(lines.map_while(Result::ok).any(|line| is_review(&line)), "it is shown where it is");
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let told = world.baton(&["demo", "--dir", dir.to_str().unwrap()]).expect(0).stderr;
+    assert!(told.contains("goes on") && told.matches("    Baton-Effect: run_").count() == 2, "{told}");
 }

@@ -193,7 +193,7 @@ fn end(world: &World, code: i32) -> End {
     effects.sort_unstable();
     effects.dedup();
     assert_eq!(effects.len(), all, "an effect has committed twice: {trailers}");
-    End { code, subjects, tree: git(&world.project(), &["rev-parse", &format!("{branch}^{{tree}}")]) }
+    End { code, subjects, tree: git(&world.project(), &["ls-tree", "-r", &branch]) }
 }
 
 /// One random workflow: once in peace, once killed again and again.

@@ -49,6 +49,7 @@ const LAYERS: [(&str, &[&str]); 13] = [
             "baton-session",
             "baton-agent",
             "baton-workflow",
+            "baton-store",
             "baton-conductor",
             "baton-headless",
         ],

@@ -3,7 +3,7 @@
 
 use std::fmt::Write;
 
-use baton_workflow::{AgentFile, Dispatch, Evidence, Fields, Gate, RunId, StateName, Work, Workflow};
+use baton_workflow::{AgentFile, Dispatch, Evidence, Fields, Gate, Glob, RunId, StateName, Work, Workflow};
 use serde_json::Value;
 
 /// What a brief is made of.
@@ -32,7 +32,7 @@ pub(crate) const HELP: &str = "request_help";
 impl Brief<'_> {
     /// The text.
     pub(crate) fn text(&self) -> String {
-        let Self { run, workflow, state, work, dispatch, agent, .. } = self;
+        let Self { run, workflow, state, dispatch, agent, .. } = self;
         let mut text = String::new();
         // Writing to a string cannot fail.
         let out = &mut text;
@@ -67,13 +67,12 @@ impl Brief<'_> {
         }
         self.write_rules(out);
         self.write_end(out);
-        let _ = work;
         text
     }
 
     fn write_rules(&self, out: &mut String) {
         let role = self.workflow.roles.get(&self.dispatch.role);
-        let globs: Vec<&str> = role.map_or(Vec::new(), |role| role.write.iter().map(|glob| glob.as_str()).collect());
+        let globs: Vec<&str> = role.map_or(Vec::new(), |role| role.write.iter().map(Glob::as_str).collect());
         let _ = writeln!(out, "\n# What you may do\n");
         let _ = match globs.as_slice() {
             [] => writeln!(out, "You read; you may write no file of the project, by no tool and by no command."),

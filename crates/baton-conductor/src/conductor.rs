@@ -1,163 +1,29 @@
 //! The conductor: takes events one after another, writes down what follows, and has it carried out.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
-use baton_core::{Clock, Fault};
-use baton_store::{Beginning, Commit, Debt, Journal, Metric, Settled, StoreError};
+use baton_core::{Clock, Fault, SessionId};
+use baton_store::{Beginning, Commit, Debt, Journal, Settled, StoreError};
 use baton_workflow::{
-    AgentFile, Caps, Definition, Dispatch, Effect, EffectBody, EffectId, Event, EventBody, Params, Phase, Rejected,
-    Run, RunId, Seen, StateName, Wait, step,
+    Caps, Definition, Effect, EffectBody, EffectId, Event, EventBody, Params, Phase, Run, RunId, Wait, WorkflowName,
+    step,
 };
-use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use crate::handing_in::{Told, What};
-use crate::hosting::{Heard, Played, Used, orders_of};
-use crate::orders::Orders;
+use crate::handing_in::Told;
+use crate::hearing::stale_is_fine;
+use crate::hosting::{Heard, Used};
+use crate::live::{ConductError, Done, Facts, Live, Request, Rest, Said, kind_of, needed};
+use crate::place::Place;
 use crate::publishing::publish;
-use crate::report::{Reports, RunEventBody};
-use crate::run_clone::{Identity, RunClone};
+use crate::report::Reports;
+use crate::run_clone::RunClone;
 use crate::stage::Stage;
-
-/// Facts of a run that its definition does not say. They stay as they were when it began.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Facts {
-    /// The commit that it starts from.
-    pub base: String,
-    /// The branch that its result is brought back to; none if it is only rehearsed.
-    pub branch: Option<String>,
-    /// The model that plays roles which name none.
-    pub model: Option<String>,
-    /// Who commits.
-    pub identity: Identity,
-    /// The agent files, as they were.
-    pub agents: BTreeMap<String, String>,
-    /// Texts that say who a role is, by file.
-    pub personas: BTreeMap<String, String>,
-    /// Directories of build caches.
-    pub caches: Vec<String>,
-}
-
-/// Where a run stands when nobody works on it any more.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Rest {
-    /// It has ended.
-    Ended,
-    /// It has reached a cap.
-    Parked,
-    /// A person has to say something.
-    Waiting,
-    /// Whoever conducts was told to stop; it can be taken up again.
-    Interrupted,
-}
-
-/// Why a run cannot be conducted.
-#[derive(Debug, thiserror::Error)]
-pub enum ConductError {
-    /// The journal refuses.
-    #[error(transparent)]
-    Store(#[from] StoreError),
-    /// What was said does not fit.
-    #[error(transparent)]
-    Rejected(#[from] Rejected),
-    /// There is no such run.
-    #[error("there is no run `{0}`")]
-    NoRun(RunId),
-    /// Its definition is not there as it was.
-    #[error("the definition of run `{0}` cannot be read any more")]
-    NoDefinition(RunId),
-    /// Something else.
-    #[error("{0}")]
-    Fault(Fault),
-}
-
-impl From<Fault> for ConductError {
-    fn from(fault: Fault) -> Self {
-        Self::Fault(fault)
-    }
-}
-
-/// What a person says to a run.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "say", rename_all = "snake_case")]
-pub enum Said {
-    /// Evidence, in place of the agent.
-    Evidence {
-        /// The fields.
-        fields: Map<String, Value>,
-    },
-    /// An answer to a question.
-    Answer {
-        /// The answer.
-        answer: String,
-        /// What else they say.
-        comment: String,
-    },
-    /// Enough.
-    Stop {
-        /// Why.
-        reason: String,
-    },
-    /// More may be used.
-    Raise {
-        /// The new caps.
-        caps: Caps,
-    },
-}
-
-/// A run that is conducted.
-pub(crate) struct Live {
-    pub(crate) run: Run,
-    events: u64,
-    pub(crate) definition: Arc<Definition>,
-    pub(crate) parent: Option<(RunId, EffectId)>,
-    pub(crate) place: Arc<Place>,
-    pub(crate) facts: Arc<Facts>,
-    /// What is owed and not settled.
-    pub(crate) owed: BTreeMap<EffectId, EffectBody>,
-    /// The work that was given out by this process.
-    pub(crate) dispatches: HashMap<EffectId, Dispatch>,
-}
-
-/// Where a run works.
-pub(crate) struct Place {
-    pub(crate) clone: RunClone,
-    pub(crate) orders: Arc<Mutex<Orders>>,
-}
-
-impl Place {
-    pub(crate) fn new(clone: RunClone) -> Self {
-        let orders = orders_of(clone.dir());
-        Self { clone, orders }
-    }
-}
-
-/// What came of carrying an effect out.
-pub(crate) enum Done {
-    /// An agent's turn ended.
-    Played(RunId, EffectId, Played),
-    /// Something happened to a run.
-    Event(RunId, EventBody),
-    /// An end was seen to.
-    Finished(RunId, EffectId, RunEventBody),
-    /// What an agent handed in was looked at.
-    Seen(Box<Handed>),
-}
-
-/// Something that was handed in, with what the conductor sees of the work.
-pub(crate) struct Handed {
-    pub(crate) run: RunId,
-    pub(crate) dispatch: EffectId,
-    pub(crate) fields: Map<String, Value>,
-    pub(crate) seen: Result<Seen, String>,
-    pub(crate) reply: Option<tokio::sync::oneshot::Sender<Result<String, String>>>,
-}
 
 /// Owns runs while they are worked on.
 pub struct Conductor {
@@ -175,7 +41,7 @@ pub struct Conductor {
     pub(crate) heard: mpsc::Sender<Heard>,
     pub(crate) told: mpsc::Sender<Told>,
     /// One agent at a time speaks in a conversation.
-    pub(crate) sessions: HashMap<baton_core::SessionId, Arc<tokio::sync::Mutex<()>>>,
+    pub(crate) sessions: HashMap<SessionId, Arc<tokio::sync::Mutex<()>>>,
     hearing: Option<(mpsc::Receiver<Heard>, mpsc::Receiver<Told>)>,
 }
 
@@ -189,7 +55,7 @@ impl Conductor {
         clones: PathBuf,
         repository: PathBuf,
     ) -> Self {
-        let (heard, hears) = mpsc::channel(64);
+        let (heard, ears) = mpsc::channel(64);
         let (told, is_told) = mpsc::channel(64);
         Self {
             journal,
@@ -204,7 +70,7 @@ impl Conductor {
             heard,
             told,
             sessions: HashMap::new(),
-            hearing: Some((hears, is_told)),
+            hearing: Some((ears, is_told)),
         }
     }
 
@@ -233,7 +99,7 @@ impl Conductor {
         &self,
         id: &RunId,
         definition: Arc<Definition>,
-        workflow: &baton_workflow::WorkflowName,
+        workflow: &WorkflowName,
         parent: Option<(RunId, EffectId)>,
         place: Arc<Place>,
         facts: Arc<Facts>,
@@ -308,7 +174,11 @@ impl Conductor {
     }
 
     /// Events of several runs, written down together; with what was used, if it is that.
-    async fn take_all(&mut self, happened: Vec<(RunId, EventBody)>, used: Option<Used>) -> Result<(), ConductError> {
+    pub(crate) async fn take_all(
+        &mut self,
+        happened: Vec<(RunId, EventBody)>,
+        used: Option<Used>,
+    ) -> Result<(), ConductError> {
         let mut commits = Vec::new();
         let mut effects = Vec::new();
         let mut nexts = Vec::new();
@@ -387,31 +257,6 @@ impl Conductor {
         Ok(())
     }
 
-    /// Says what a person says to a run.
-    pub async fn say(&mut self, id: &RunId, said: Said) -> Result<(), ConductError> {
-        let run = &self.runs.get(id).ok_or_else(|| ConductError::NoRun(id.clone()))?.run;
-        let body = match said {
-            Said::Stop { reason } => EventBody::Stopped { reason },
-            Said::Raise { caps } => EventBody::CapRaised { tokens: caps.tokens, usd: caps.usd },
-            Said::Answer { answer, comment } => {
-                let effect = match run.visit().map(|visit| &visit.wait) {
-                    Some(Wait::Help { ask, .. } | Wait::Approval { ask, .. } | Wait::Person { ask }) => ask.clone(),
-                    _ => return Err(Rejected::Malformed(vec!["nobody has asked anything".to_owned()]).into()),
-                };
-                EventBody::PersonAnswered { effect, answer, comment }
-            }
-            Said::Evidence { fields } => {
-                let Some(Wait::Agent { dispatch, .. }) = run.visit().map(|visit| &visit.wait) else {
-                    return Err(Rejected::Malformed(vec!["no evidence is waited for".to_owned()]).into());
-                };
-                let dispatch = dispatch.clone();
-                let seen = self.look(id).await;
-                return self.handed_in(Handed { run: id.clone(), dispatch, fields, seen, reply: None }).await.map(drop);
-            }
-        };
-        self.take(id, body).await
-    }
-
     /// Works until the run rests, or is told to stop.
     pub async fn conduct(
         &mut self,
@@ -419,7 +264,7 @@ impl Conductor {
         requests: &mut mpsc::Receiver<Request>,
         stop: &CancellationToken,
     ) -> Result<Rest, ConductError> {
-        let Some((mut hears, mut is_told)) = self.hearing.take() else {
+        let Some((mut ears, mut is_told)) = self.hearing.take() else {
             return Err(Fault::internal("a conductor conducts once").into());
         };
         loop {
@@ -437,7 +282,7 @@ impl Conductor {
                         _ => {}
                     }
                 }
-                Some(heard) = hears.recv() => self.hear(heard).await?,
+                Some(heard) = ears.recv() => self.hear(heard).await?,
                 Some(told) = is_told.recv() => self.hear(Heard::Told(told)).await?,
                 Some(request) = requests.recv() => {
                     let answer = self.say(&request.run, request.said).await.map_err(|error| error.to_string());
@@ -449,7 +294,7 @@ impl Conductor {
                     }
                 }
                 () = stop.cancelled() => {
-                    self.end_all(&mut hears).await;
+                    self.end_all(&mut ears).await;
                     return Ok(Rest::Interrupted);
                 }
             }
@@ -457,7 +302,7 @@ impl Conductor {
     }
 
     /// Ends whatever works, so that nothing is left running.
-    async fn end_all(&mut self, hears: &mut mpsc::Receiver<Heard>) {
+    async fn end_all(&mut self, ears: &mut mpsc::Receiver<Heard>) {
         for cancel in self.working.values() {
             cancel.cancel();
         }
@@ -466,98 +311,12 @@ impl Conductor {
         loop {
             tokio::select! {
                 done = self.tasks.join_next() => if done.is_none() { break },
-                Some(heard) = hears.recv() => if matches!(heard, Heard::Spent { .. }) {
+                Some(heard) = ears.recv() => if matches!(heard, Heard::Spent { .. }) {
                     // What was used counts, also in the last moment.
                     drop(self.hear(heard).await);
                 },
                 () = &mut limit => break,
             }
-        }
-    }
-
-    async fn hear(&mut self, heard: Heard) -> Result<(), ConductError> {
-        match heard {
-            Heard::Spent { run, effect, used } => self.spent(&run, &effect, used).await,
-            Heard::Refused { run, effect, text } => self.take_if_current(&run, EventBody::Noted { effect, text }).await,
-            Heard::Told(Told { dispatch, what, reply }) => {
-                let owner =
-                    self.runs.iter().find(|(_, live)| live.owed.contains_key(&dispatch)).map(|(id, _)| id.clone());
-                let Some(run) = owner else {
-                    drop(reply.send(Err("not handed in: this is not waited for any more; end your turn".to_owned())));
-                    return Ok(());
-                };
-                match what {
-                    What::NeedsHelp(question) => {
-                        let taken = self.take(&run, EventBody::HelpRequested { effect: dispatch, question }).await;
-                        let answer = match &taken {
-                            Ok(()) => Ok("A person is asked. Your turn ends here.".to_owned()),
-                            Err(error) => Err(error.to_string()),
-                        };
-                        drop(reply.send(answer));
-                        stale_is_fine(taken)
-                    }
-                    What::Submitted(fields) => {
-                        let Some(looking) = self.looking(&run) else { return Ok(()) };
-                        self.tasks.spawn(async move {
-                            let seen = looking.await;
-                            Done::Seen(Box::new(Handed { run, dispatch, fields, seen, reply: Some(reply) }))
-                        });
-                        Ok(())
-                    }
-                }
-            }
-        }
-    }
-
-    /// What was used counts in the run and in those around it.
-    async fn spent(&mut self, run: &RunId, effect: &EffectId, used: Used) -> Result<(), ConductError> {
-        let (tokens, usd) = (used.tokens(), used.usd);
-        let mut events = vec![(run.clone(), EventBody::Spent { effect: effect.clone(), tokens, usd })];
-        let mut inner = run.clone();
-        while let Some((parent, effect)) = self.runs.get(&inner).and_then(|live| live.parent.clone()) {
-            events.push((parent.clone(), EventBody::Spent { effect, tokens, usd }));
-            inner = parent;
-        }
-        self.take_all(events, Some(used)).await
-    }
-
-    /// Something came of a task.
-    async fn done(&mut self, done: Done) -> Result<(), ConductError> {
-        match done {
-            Done::Event(run, body) => self.take_if_current(&run, body).await,
-            Done::Finished(run, effect, told) => self.finished(&run, &effect, told).await,
-            Done::Seen(handed) => self.handed_in(*handed).await,
-            Done::Played(run, dispatch, played) => self.played(&run, &dispatch, played).await,
-        }
-    }
-
-    /// Takes what was handed in; what is wrong with it goes back.
-    async fn handed_in(&mut self, handed: Handed) -> Result<(), ConductError> {
-        let Handed { run, dispatch, fields, seen, reply } = handed;
-        let taken = match seen {
-            Ok(work) => match self.missing_paths(&run, &fields) {
-                problems if problems.is_empty() => {
-                    self.take(&run, EventBody::EvidenceSubmitted { effect: dispatch, fields, work }).await
-                }
-                problems => Err(Rejected::Malformed(problems).into()),
-            },
-            Err(why) => Err(Fault::internal(why).into()),
-        };
-        match (reply, taken) {
-            (Some(reply), Ok(())) => {
-                drop(reply.send(Ok("Handed in. Baton verifies it now; your turn ends here.".to_owned())));
-                Ok(())
-            }
-            (Some(reply), Err(ConductError::Rejected(rejected))) => {
-                drop(reply.send(Err(format!("not handed in: {rejected}. Mend it and hand it in again"))));
-                Ok(())
-            }
-            (Some(reply), Err(ConductError::Fault(fault))) => {
-                drop(reply.send(Err(format!("not handed in: {fault}"))));
-                Ok(())
-            }
-            (None, taken) => taken,
-            (Some(_), Err(error)) => Err(error),
         }
     }
 
@@ -607,83 +366,8 @@ impl Conductor {
     pub fn run(&self, id: &RunId) -> Option<&Run> {
         self.runs.get(id).map(|live| &live.run)
     }
-
-    /// The agent that plays a role, and who it is.
-    pub(crate) fn agent(live: &Live, dispatch: &Dispatch) -> Result<(AgentFile, Option<String>), String> {
-        let workflow = live.definition.workflow(&live.run.workflow);
-        let role = workflow.and_then(|workflow| workflow.roles.get(&dispatch.role));
-        let role = role.ok_or_else(|| format!("there is no role `{}`", dispatch.role))?;
-        let text = live.facts.agents.get(role.agent.as_str());
-        let text = text.ok_or_else(|| format!("there is no agent `{}`", role.agent))?;
-        let file = AgentFile::parse(&format!("{}.md", role.agent), text)
-            .map_err(|problems| problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))?;
-        let persona = role.persona.as_ref().and_then(|name| live.facts.personas.get(name).cloned());
-        Ok((file, persona))
-    }
-}
-
-/// A request of a person to a run, and where the answer goes.
-pub struct Request {
-    /// The run.
-    pub run: RunId,
-    /// What they say.
-    pub said: Said,
-    /// What comes of it.
-    pub reply: tokio::sync::oneshot::Sender<Result<(), String>>,
-}
-
-impl Live {
-    /// What is to be remembered about what an agent of this very run used.
-    fn metric(&self, event: &Event, used: Option<&Used>) -> Option<Metric> {
-        let EventBody::Spent { effect, .. } = &event.body else { return None };
-        let (dispatch, used) = (self.dispatches.get(effect)?, used?);
-        let since = self.run.visit().map_or(event.at, |visit| visit.since);
-        Some(Metric {
-            run: self.run.id.clone(),
-            effect: effect.clone(),
-            state: effect.state()?,
-            role: Some(dispatch.role.clone()),
-            model: used.model.clone().or_else(|| self.facts.model.clone()),
-            attempt: dispatch.attempt,
-            tokens_in: used.tokens_in,
-            tokens_out: used.tokens_out,
-            cost_usd: used.usd,
-            duration_ms: u64::try_from(event.at.duration_since(since).as_millis()).unwrap_or(0),
-            outcome: "used".to_owned(),
-            at: event.at,
-        })
-    }
-
-    /// The state in which the run is.
-    pub(crate) fn state(&self) -> Option<&StateName> {
-        self.run.visit().map(|visit| &visit.state)
-    }
 }
 
 async fn sleep(after: Option<Duration>) {
     tokio::time::sleep(after.unwrap_or_default()).await;
-}
-
-fn stale_is_fine(taken: Result<(), ConductError>) -> Result<(), ConductError> {
-    match taken {
-        Err(ConductError::Rejected(_)) => Ok(()),
-        taken => taken,
-    }
-}
-
-/// The effects that a run waits for.
-fn needed(run: &Run) -> BTreeSet<EffectId> {
-    let Phase::At(visit) = &run.phase else { return BTreeSet::new() };
-    let mut needed = BTreeSet::from([visit.timer.clone()]);
-    match &visit.wait {
-        Wait::Agent { dispatch, .. } => needed.extend([dispatch.clone()]),
-        Wait::Help { ask, .. } | Wait::Approval { ask, .. } | Wait::Person { ask } => needed.extend([ask.clone()]),
-        Wait::Verification { effect, .. } | Wait::Action { effect, .. } => needed.extend([effect.clone()]),
-        Wait::Children { running, .. } => needed.extend(running.keys().cloned()),
-    }
-    needed
-}
-
-fn kind_of(body: &EventBody) -> String {
-    serde_json::to_value(body).ok().and_then(|value| value["kind"].as_str().map(str::to_owned)).unwrap_or_default()
 }

@@ -132,6 +132,10 @@ impl RunClone {
             .arg("tree"))?;
         let alternates = tree.join(".git/objects/info/alternates");
         fs::write(&alternates, format!("{objects}\n")).map_err(CloneError::io(&alternates))?;
+        let exclude = tree.join(".git/info/exclude");
+        // What a tool writes beside a file before it takes its place, if it was killed in between.
+        fs::create_dir_all(tree.join(".git/info")).map_err(CloneError::io(&exclude))?;
+        fs::write(&exclude, ".baton-????????????\n").map_err(CloneError::io(&exclude))?;
         for (key, value) in [("gc.auto", "0"), ("core.autocrlf", "false"), ("core.fsync", "none")] {
             self.git(&["config", key, value])?;
         }

@@ -1,6 +1,6 @@
 //! The fence: what a command changed although it may not is put back when it has ended.
 
-use std::fmt::Debug;
+use std::fmt::{Debug, Write};
 use std::sync::Arc;
 
 use crate::{CallContext, Outcome, Workspace};
@@ -36,13 +36,14 @@ pub(crate) async fn mend(command: &str, cx: &CallContext, outcome: &mut Outcome)
             let named = named.collect::<Vec<_>>().join(", ");
             let more = mended.len().saturating_sub(SHOWN_MAX);
             let more = if more == 0 { String::new() } else { format!(" and {more} more") };
-            outcome.text.push_str(&format!("\n[changed although it may not be, so it was put back: {named}{more}]"));
+            // Writing to a string cannot fail.
+            let _ = write!(outcome.text, "\n[changed although it may not be, so it was put back: {named}{more}]");
             outcome.is_error = true;
             let paths: Vec<String> = mended.into_iter().map(|(path, _)| path).collect();
             outcome.meta.insert("put_back".to_owned(), paths.into());
         }
         Err(why) => {
-            outcome.text.push_str(&format!("\n[it could not be looked at what the command changed: {why}]"));
+            let _ = write!(outcome.text, "\n[it could not be looked at what the command changed: {why}]");
             outcome.is_error = true;
         }
     }

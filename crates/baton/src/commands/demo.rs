@@ -103,7 +103,7 @@ fn conduct(global: &Global, args: &Args, repository: &Path, dir: &Path, state: &
     let in_repository = Global { dir: Some(repository.to_owned()), add_dir: Vec::new(), verbose, no_color };
     let mut setup = Setup::vouched(&in_repository, true)?;
     // Leaves no trace of the sample among the person's projects, and none of the sample's agents in their repository.
-    setup.places.state_dir = state.to_owned();
+    state.clone_into(&mut setup.places.state_dir);
     setup.hidden = GIT_PLACES.map(str::to_owned).to_vec();
     let script = dir.join("script.jsonl");
     std::fs::write(&script, SCRIPT).map_err(|error| unusable(&error))?;

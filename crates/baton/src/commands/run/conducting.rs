@@ -132,9 +132,10 @@ impl Conducting {
             }
             (Rest::Interrupted, ..) => Exit::Internal,
             (Rest::Parked, ..) => Exit::Cap,
-            (Rest::Waiting, ..) => Exit::NeedsPerson,
             (Rest::Ended, Some(Phase::Ended { end: End::Done { .. } }), _) => Exit::Done,
-            (Rest::Ended, Some(Phase::Ended { end: End::Escalated { .. } }), _) => Exit::NeedsPerson,
+            (Rest::Waiting, ..) | (Rest::Ended, Some(Phase::Ended { end: End::Escalated { .. } }), _) => {
+                Exit::NeedsPerson
+            }
             (Rest::Ended, ..) => Exit::Failed,
         })
     }

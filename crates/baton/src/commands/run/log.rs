@@ -31,7 +31,7 @@ pub fn run(global: &Global, args: &Args) -> Result<Exit, Fault> {
     let row = find(&store, args.run.as_deref())?;
     let mut all = Vec::new();
     gather(&store, &row.id, &mut all)?;
-    all.sort_by(|(_, one), (_, other)| one.event.at.cmp(&other.event.at));
+    all.sort_by_key(|(_, recorded)| recorded.event.at);
     for (run, recorded) in &all {
         let event = &recorded.event;
         let line = if args.json {

@@ -83,7 +83,7 @@ impl Show {
 /// A report for people; nothing if it is of no interest to them.
 fn in_words(report: &Report) -> Option<String> {
     match report {
-        Report::Run(event) => run_in_words(event),
+        Report::Run(event) => Some(run_in_words(event)),
         Report::Agent { event, .. } => match &event.body {
             EventBody::ToolStarted { tool, input, .. } => {
                 let what = ["command", "path", "pattern", "file_path"].iter().find_map(|key| input.get(key)?.as_str());
@@ -99,8 +99,8 @@ fn in_words(report: &Report) -> Option<String> {
 }
 
 /// An event of a run for people.
-pub(super) fn run_in_words(event: &RunEvent) -> Option<String> {
-    let text = match &event.body {
+fn run_in_words(event: &RunEvent) -> String {
+    match &event.body {
         RunEventBody::Preparing { text } => format!("{DIM}{text}{DIM:#}"),
         RunEventBody::Started { workflow, resumed, .. } => {
             let goes = if *resumed { "goes on" } else { "begins" };
@@ -159,8 +159,7 @@ pub(super) fn run_in_words(event: &RunEvent) -> Option<String> {
             };
             format!("{end}{branch} · {tokens} tokens, {cost_usd} ({})", event.run)
         }
-    };
-    Some(text)
+    }
 }
 
 /// A value as people write it.

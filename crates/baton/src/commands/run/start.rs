@@ -30,6 +30,7 @@ Examples:
 Exit codes: 0 done · 3 ended in a failure state, or the base is red · 4 escalated, or a person is asked
   5 a cap was reached · 8 the repository cannot be used · 130 interrupted (baton run resume)
 ")]
+#[allow(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 pub struct Args {
     /// The workflow, by name or as a file
     name: String,

@@ -39,16 +39,17 @@ pub fn run(global: &Global, args: &Args) -> Result<Exit, Fault> {
         Some(name) => vec![find(&store, Some(name))?],
         None => store.runs(None).map_err(|error| unusable(&error))?,
     };
+    // Writing to a string cannot fail.
     let mut text = String::new();
     for row in &rows {
         let Some(standing) = store.run(&row.id).map_err(|error| unusable(&error))? else { continue };
         let status = Status::of(&store, &standing, &clones)?;
         if args.json {
-            text.push_str(&format!("{}\n", status.json()));
+            let _ = writeln!(text, "{}", status.json());
         } else if args.run.is_some() {
             text.push_str(&status.in_full());
         } else {
-            text.push_str(&format!("{}\n", status.in_one_line()));
+            let _ = writeln!(text, "{}", status.in_one_line());
         }
     }
     print(&text)?;
@@ -96,7 +97,7 @@ impl Status {
             journal.metrics(&run.id).map_err(unusable)?.into_iter().filter(|metric| metric.run == run.id).collect();
         let mut inside = Vec::new();
         let mut rows = journal.runs(Some(&run.id)).map_err(unusable)?;
-        rows.sort_by(|one, other| one.began.cmp(&other.began));
+        rows.sort_by_key(|row| row.began);
         for row in rows {
             if let Some(inner) = journal.run(&row.id).map_err(unusable)? {
                 inside.push(Self::of(journal, &inner, clones)?);
@@ -192,8 +193,8 @@ impl Status {
             let tries = if used.attempts > 1 { format!(" ({} attempts)", used.attempts) } else { String::new() };
             let tokens = used.tokens_in + used.tokens_out;
             let cost = if tokens > 0 { format!(", {tokens} tokens, {}", used.cost_usd) } else { String::new() };
-            let seconds = used.duration_ms as f64 / 1000.0;
-            let _ = writeln!(text, "{indent}{:14} {outcome}{tries}  {seconds:.1} s{cost}", used.state);
+            let (seconds, tenths) = (used.duration_ms / 1000, used.duration_ms % 1000 / 100);
+            let _ = writeln!(text, "{indent}{:14} {outcome}{tries}  {seconds}.{tenths} s{cost}", used.state);
         }
         for inner in &self.inside {
             let _ = writeln!(text, "{indent}{} ({})", inner.run.workflow, inner.run.id);
@@ -221,7 +222,7 @@ fn used(run: &Run, metrics: &[Metric]) -> Vec<StateUse> {
         models.sort();
         models.dedup();
         let attempts = run.attempts.iter().find(|(name, _)| name.as_str() == state).map_or(0, |(_, count)| *count);
-        let used = StateUse {
+        let state_use = StateUse {
             state: state.clone(),
             attempts,
             outcome: left.last().filter(|_| now == 0).map(|left| left.outcome.to_string()),
@@ -231,7 +232,7 @@ fn used(run: &Run, metrics: &[Metric]) -> Vec<StateUse> {
             cost_usd: own.iter().map(|metric| metric.cost_usd).sum(),
             duration_ms: now + left.iter().map(|left| millis(left.since, left.at)).sum::<u64>(),
         };
-        uses.insert(state, used);
+        uses.insert(state, state_use);
     }
     order.iter().filter_map(|state| uses.remove(state.as_str())).collect()
 }
@@ -286,12 +287,13 @@ pub(super) fn event_in_words(body: &EventBody) -> String {
             format!("{} verified · {}", state_of(effect), result.describe())
         }
         EventBody::TimedOut { effect } => format!("{} ran out of time", state_of(effect)),
-        EventBody::AttemptFailed { effect, reason } => format!("{} failed · {reason}", state_of(effect)),
+        EventBody::AttemptFailed { effect, reason } | EventBody::ActionFailed { effect, reason } => {
+            format!("{} failed · {reason}", state_of(effect))
+        }
         EventBody::AgentEnded { effect } => format!("{} ended its turn without evidence", state_of(effect)),
         EventBody::HelpRequested { effect, question } => format!("{} asks for help · {question}", state_of(effect)),
         EventBody::PersonAnswered { answer, comment, .. } => format!("a person answers: {answer} {comment}"),
         EventBody::ActionDone { effect, receipt } => format!("{} done · {receipt}", state_of(effect)),
-        EventBody::ActionFailed { effect, reason } => format!("{} failed · {reason}", state_of(effect)),
         EventBody::ActionInDoubt { effect } => format!("{} in doubt", state_of(effect)),
         EventBody::Spent { effect, tokens, usd } => format!("{} used {tokens} tokens, {usd}", state_of(effect)),
         EventBody::Noted { effect, text } => format!("{} refused · {text}", state_of(effect)),

@@ -1,0 +1,218 @@
+//! Dispatching: an agent gets its work, and what came of it is looked at.
+
+use std::future::Future;
+use std::sync::Arc;
+
+use baton_core::{Fault, SessionId, TurnReason};
+use baton_workflow::{Dispatch, EffectId, EventBody, Glob, Kind, RelPath, RunId, Seen, StateName, Work};
+use serde_json::{Map, Value};
+use sha2::{Digest, Sha256};
+use tokio_util::sync::CancellationToken;
+use ulid::Ulid;
+
+use crate::brief::{Brief, HELP};
+use crate::conductor::Conductor;
+use crate::hosting::{Hosting, Played};
+use crate::live::{ConductError, Done, Handed, Live};
+use crate::place::Entering;
+use crate::role_fence::{RoleFence, frozen_patterns, role_files};
+use crate::stage::Part;
+
+impl Conductor {
+    /// Gives work to an agent.
+    pub(crate) async fn give_out(
+        &mut self,
+        id: &RunId,
+        order: EffectId,
+        effect: EffectId,
+        dispatch: &Dispatch,
+        missing: Option<String>,
+    ) -> Result<(), ConductError> {
+        let Some(live) = self.runs.get(id) else { return Ok(()) };
+        let Some((state, work)) = work_of(live, &effect) else { return Ok(()) };
+        let agent = live.agent(dispatch);
+        let (agent, persona) = match agent {
+            Ok(agent) => agent,
+            Err(reason) => return self.take_if_current(id, EventBody::AttemptFailed { effect, reason }).await,
+        };
+        let (place, run) = (Arc::clone(&live.place), id.clone());
+        let entering = Entering {
+            run,
+            state: state.clone(),
+            role: dispatch.role.to_string(),
+            attempt: dispatch.attempt,
+            dispatch: effect.clone(),
+            is_new: dispatch.because.as_ref().is_none_or(|because| because.state != state),
+        };
+        let caches = live.facts.caches.clone();
+        let entered = tokio::task::spawn_blocking(move || place.enter(&entering, &caches)).await;
+        let now = match entered.map_err(|error| Fault::internal(error.to_string()))? {
+            Ok(now) => now,
+            Err(reason) => return self.take_if_current(id, EventBody::AttemptFailed { effect, reason }).await,
+        };
+        let Some(live) = self.runs.get(id) else { return Ok(()) };
+        let Some(workflow) = live.definition.workflow(&live.run.workflow) else { return Ok(()) };
+        let Some(role) = workflow.roles.get(&dispatch.role) else { return Ok(()) };
+        let frozen = frozen_patterns(&live.run.frozen, Some(&state));
+        let project = live.definition.project();
+        let commands = project.commands();
+        let brief = |is_interrupted| {
+            Brief {
+                run: id,
+                workflow,
+                state: &state,
+                work: &work,
+                dispatch,
+                agent: &agent,
+                persona: persona.as_deref(),
+                commands: &commands,
+                frozen: &frozen,
+                is_interrupted,
+            }
+            .text()
+        };
+        let told = |text: String| match &missing {
+            Some(missing) => {
+                format!("{missing}. Hand it in, or say with `{HELP}` what keeps you from it.")
+            }
+            None => text,
+        };
+        let caches: Vec<Glob> =
+            live.facts.caches.iter().filter_map(|cache| Glob::parse(&format!("{cache}/**")).ok()).collect();
+        let write: Vec<Glob> = role.write.iter().chain(&caches).cloned().collect();
+        let tree = live.place.clone.tree();
+        let part = Part {
+            session: session_of(dispatch.player.as_str()),
+            files: role_files(&tree, &role.write, &live.facts.caches),
+            root: tree,
+            model: role.model.clone().or_else(|| live.facts.model.clone()).or_else(|| agent.model.clone()),
+            role: dispatch.role.clone(),
+            write: write.iter().map(|glob| glob.as_str().to_owned()).collect(),
+            frozen: frozen.iter().map(|(pattern, _)| pattern.clone()).collect(),
+            tools: role.tools.clone(),
+            fence: Arc::new(RoleFence::new(
+                live.place.clone.clone(),
+                dispatch.role.clone(),
+                &write,
+                live.run.frozen.clone(),
+                now,
+            )),
+            tokens: dispatch.tokens_left,
+            usd: dispatch.usd_left,
+        };
+        let cancel = CancellationToken::new();
+        let hosting = Hosting {
+            run: id.clone(),
+            order,
+            dispatch: effect.clone(),
+            fields: work.gate.fields().filter(|fields| !fields.0.is_empty()).cloned(),
+            prompt: told(brief(false)),
+            prompt_again: told(brief(true)),
+            stage: Arc::clone(&self.stage),
+            orders: Arc::clone(&live.place.orders),
+            heard: self.heard.clone(),
+            told: self.told.clone(),
+            reports: self.reports.clone(),
+            cancel: cancel.clone(),
+            part,
+        };
+        let turn = Arc::clone(self.sessions.entry(hosting.part.session.clone()).or_default());
+        self.working.insert(effect.clone(), cancel);
+        let run = id.clone();
+        self.tasks.spawn(async move {
+            let _speaking = turn.lock_owned().await;
+            Done::Played(run, effect, hosting.play().await)
+        });
+        Ok(())
+    }
+
+    /// An agent's turn ended. If it handed something in, that was heard before.
+    pub(crate) async fn played(&mut self, id: &RunId, effect: &EffectId, played: Played) -> Result<(), ConductError> {
+        let is_current = self.runs.get(id).is_some_and(|live| live.owed.contains_key(effect));
+        if !is_current {
+            return Ok(());
+        }
+        self.working.remove(effect);
+        let Some((_, work)) = self.runs.get(id).and_then(|live| work_of(live, effect)) else { return Ok(()) };
+        let takes_end = work.gate.fields().is_none_or(|fields| fields.0.is_empty());
+        let body = match played.reason {
+            TurnReason::Done | TurnReason::Failed if takes_end => {
+                let Some(looking) = self.looking(id) else { return Ok(()) };
+                let (run, dispatch) = (id.clone(), effect.clone());
+                self.tasks.spawn(async move {
+                    let seen = looking.await;
+                    Done::Seen(Box::new(Handed { run, dispatch, fields: Map::new(), seen, reply: None }))
+                });
+                return Ok(());
+            }
+            TurnReason::Done | TurnReason::Failed => EventBody::AgentEnded { effect: effect.clone() },
+            reason => {
+                let fault = played.fault.map(|fault| fault.to_string());
+                let reason = fault.unwrap_or_else(|| format!("the agent's turn ended: {reason:?}").to_lowercase());
+                EventBody::AttemptFailed { effect: effect.clone(), reason }
+            }
+        };
+        self.take_if_current(id, body).await
+    }
+
+    /// What the conductor sees of the work in a run.
+    pub(crate) async fn look(&self, id: &RunId) -> Result<Seen, String> {
+        match self.looking(id) {
+            Some(looking) => looking.await,
+            None => Err("the run is in no state".to_owned()),
+        }
+    }
+
+    pub(crate) fn looking(&self, id: &RunId) -> Option<impl Future<Output = Result<Seen, String>> + Send + use<>> {
+        let live = self.runs.get(id)?;
+        let (place, run, state) = (Arc::clone(&live.place), id.clone(), live.state()?.clone());
+        let frozen = live.run.frozen.clone();
+        Some(async move {
+            let looked = tokio::task::spawn_blocking(move || place.look(&run, &state, &frozen)).await;
+            looked.map_err(|error| error.to_string())?.map_err(|error| error.to_string())
+        })
+    }
+
+    /// Paths in what was handed in that are not there.
+    pub(crate) fn missing_paths(&self, id: &RunId, fields: &Map<String, Value>) -> Vec<String> {
+        let Some(live) = self.runs.get(id) else { return Vec::new() };
+        let work =
+            live.state().and_then(|state| match &live.definition.workflow(&live.run.workflow)?.state(state)?.kind {
+                Kind::Agent(work) => Some(work),
+                _ => None,
+            });
+        let Some(asked) = work.and_then(|work| work.gate.fields()) else { return Vec::new() };
+        let Ok(evidence) = asked.read(fields) else { return Vec::new() };
+        let tree = live.place.clone.tree();
+        let is_path = |name: &baton_workflow::FieldName| asked.0.get(name).is_some_and(|field| field.kind.is_path());
+        let paths = evidence.iter().filter(|(name, _)| is_path(name)).flat_map(|(name, value)| {
+            let texts: Vec<&str> = match value {
+                Value::String(text) => vec![text],
+                Value::Array(items) => items.iter().filter_map(Value::as_str).collect(),
+                _ => Vec::new(),
+            };
+            texts.into_iter().map(move |text| (name, text.to_owned())).collect::<Vec<_>>()
+        });
+        let missing = paths.filter(|(_, text)| {
+            RelPath::parse(text).is_ok_and(|path| tree.join(path.as_str()).symlink_metadata().is_err())
+        });
+        missing.map(|(name, text)| format!("`{name}`: there is no file `{text}`")).collect()
+    }
+}
+
+/// The state and the work that a dispatch is about.
+fn work_of(live: &Live, effect: &EffectId) -> Option<(StateName, Work)> {
+    let state = effect.state()?;
+    match &live.definition.workflow(&live.run.workflow)?.state(&state)?.kind {
+        Kind::Agent(work) => Some((state, (**work).clone())),
+        _ => None,
+    }
+}
+
+/// The conversation that plays a role in a run: the same player is always the same conversation.
+fn session_of(player: &str) -> SessionId {
+    let digest = Sha256::digest(player.as_bytes());
+    let mut bytes = [0_u8; 16];
+    bytes.copy_from_slice(&digest[..16]);
+    SessionId::new(format!("ses_{}", Ulid::from_bytes(bytes)))
+}

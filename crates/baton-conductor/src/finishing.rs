@@ -1,0 +1,133 @@
+//! Finishing: the result of a run goes back to where it came from, and those around it are told.
+
+use std::sync::Arc;
+
+use baton_core::Fault;
+use baton_workflow::{EffectId, End, EventBody, Kind, RunId, StateName};
+
+use crate::conductor::Conductor;
+use crate::live::{ConductError, Done, Facts, Live};
+use crate::place::Place;
+use crate::report::RunEventBody;
+use crate::run_clone::CloneError;
+
+impl Conductor {
+    /// Where a run inside another one works: in the same clone, unless others work there at the same time.
+    pub(crate) fn place_of_child(&self, parent: &RunId, effect: &EffectId) -> Result<Arc<Place>, ConductError> {
+        let parent = self.runs.get(parent).ok_or_else(|| ConductError::NoRun(parent.clone()))?;
+        if !shares_clone(parent, effect) {
+            let clone = parent.place.clone.part(RunId::child(effect).as_str());
+            clone.fork(&parent.place.clone).map_err(|error| Fault::internal(error.to_string()))?;
+            return Ok(Arc::new(Place::new(clone)));
+        }
+        Ok(Arc::clone(&parent.place))
+    }
+
+    /// Sees to the end of a run: its result goes back to where it came from.
+    pub(crate) fn finish(&mut self, id: &RunId, effect: EffectId, end: End) {
+        let Some(live) = self.runs.get(id) else { return };
+        let (place, facts, run, total) =
+            (Arc::clone(&live.place), Arc::clone(&live.facts), id.clone(), live.run.total());
+        let evidence = live.run.evidence.clone();
+        let (is_root, workflow) = (live.parent.is_none(), live.run.workflow.clone());
+        let own = live.parent.as_ref().and_then(|(parent, effect)| {
+            let parent = self.runs.get(parent)?;
+            (!shares_clone(parent, effect)).then(|| (Arc::clone(&parent.place), effect.clone()))
+        });
+        self.tasks.spawn(async move {
+            let seen_to = tokio::task::spawn_blocking(move || {
+                let is_done = matches!(end, End::Done { .. });
+                let brought = match own {
+                    _ if !is_done => Ok(None),
+                    Some((parent, started)) => {
+                        parent.clone.absorb(&place.clone, &started, &facts.identity).map(|()| None)
+                    }
+                    None if is_root => bring_back(&place, &facts, &effect, &format!("{workflow}: run {run}")),
+                    None => Ok(None),
+                };
+                let (end, branch, commit) = match brought {
+                    Ok(Some(commit)) => (end, facts.branch.clone(), Some(commit)),
+                    Ok(None) => (end, None, None),
+                    Err(error) => {
+                        let state = effect.state().or_else(|| StateName::parse("END").ok());
+                        let reason = format!("the result could not be brought back: {error}");
+                        (
+                            state.map_or(End::Stopped { reason: reason.clone() }, |state| End::Escalated {
+                                state,
+                                reason,
+                            }),
+                            None,
+                            None,
+                        )
+                    }
+                };
+                let told =
+                    RunEventBody::Ended { end, branch, commit, tokens: total.tokens, cost_usd: total.usd, evidence };
+                Done::Finished(run, effect, told)
+            });
+            match seen_to.await {
+                Ok(done) => done,
+                Err(error) => std::panic::resume_unwind(error.into_panic()),
+            }
+        });
+    }
+
+    /// An end was seen to: those around the run are told.
+    pub(crate) async fn finished(
+        &mut self,
+        id: &RunId,
+        effect: &EffectId,
+        told: RunEventBody,
+    ) -> Result<(), ConductError> {
+        let parent = self.runs.get(id).and_then(|live| live.parent.clone());
+        let receipt = match &told {
+            RunEventBody::Ended { commit: Some(commit), .. } => commit.clone(),
+            _ => "seen to".to_owned(),
+        };
+        let is_done = matches!(&told, RunEventBody::Ended { end: End::Done { .. }, .. });
+        self.reports.run(id, self.clock.now(), told.clone());
+        if let (Some((parent, started)), RunEventBody::Ended { end, evidence, .. }) = (&parent, &told) {
+            let body = EventBody::ChildEnded { effect: started.clone(), end: end.clone(), evidence: evidence.clone() };
+            self.take_if_current(parent, body).await?;
+        }
+        self.settle(id, effect, &receipt).await?;
+        if parent.is_some() {
+            self.runs.remove(id);
+        } else if let Some(live) = self.runs.get(id).filter(|_| is_done) {
+            let (clone, run) = (live.place.clone.clone(), id.clone());
+            let removed = tokio::task::spawn_blocking(move || clone.remove(&run)).await;
+            if let Ok(Err(error)) = removed {
+                let text = format!("the clone could not be removed: {error}");
+                self.reports.run(id, self.clock.now(), RunEventBody::Noticed { text });
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whether a run that an effect starts works in the same clone as the one that starts it.
+fn shares_clone(parent: &Live, effect: &EffectId) -> bool {
+    let state = effect.state().and_then(|state| parent.definition.workflow(&parent.run.workflow)?.state(&state));
+    match state.map(|state| &state.kind) {
+        Some(Kind::Parallel(_)) => false,
+        Some(Kind::Each(each)) => each.at_once <= 1,
+        _ => true,
+    }
+}
+
+/// What is not committed yet becomes a commit, and the whole a branch; the last commit, if there is any.
+fn bring_back(place: &Place, facts: &Facts, effect: &EffectId, message: &str) -> Result<Option<String>, CloneError> {
+    if !place.clone.tree().exists() {
+        // It was seen to before, up to the last step.
+        return Ok(None);
+    }
+    place.clone.commit(message, effect, &facts.base, &facts.identity)?;
+    let head = place.clone.head()?;
+    if head == facts.base {
+        return Ok(None);
+    }
+    if let Some(branch) = &facts.branch {
+        place.clone.bring_back(branch)?;
+    }
+    Ok(Some(head))
+}

@@ -1,0 +1,131 @@
+//! Hearing: what agents, tasks and people say becomes an event of a run, or goes back to them with a reason.
+
+use baton_core::Fault;
+use baton_workflow::{EffectId, EventBody, Rejected, RunId, Wait};
+
+use crate::conductor::Conductor;
+use crate::handing_in::{Told, What};
+use crate::hosting::{Heard, Used};
+use crate::live::{ConductError, Done, Handed, Said};
+
+impl Conductor {
+    /// Says what a person says to a run.
+    pub async fn say(&mut self, id: &RunId, said: Said) -> Result<(), ConductError> {
+        let run = &self.runs.get(id).ok_or_else(|| ConductError::NoRun(id.clone()))?.run;
+        let body = match said {
+            Said::Stop { reason } => EventBody::Stopped { reason },
+            Said::Raise { caps } => EventBody::CapRaised { tokens: caps.tokens, usd: caps.usd },
+            Said::Answer { answer, comment } => {
+                let effect = match run.visit().map(|visit| &visit.wait) {
+                    Some(Wait::Help { ask, .. } | Wait::Approval { ask, .. } | Wait::Person { ask }) => ask.clone(),
+                    _ => return Err(Rejected::Malformed(vec!["nobody has asked anything".to_owned()]).into()),
+                };
+                EventBody::PersonAnswered { effect, answer, comment }
+            }
+            Said::Evidence { fields } => {
+                let Some(Wait::Agent { dispatch, .. }) = run.visit().map(|visit| &visit.wait) else {
+                    return Err(Rejected::Malformed(vec!["no evidence is waited for".to_owned()]).into());
+                };
+                let dispatch = dispatch.clone();
+                let seen = self.look(id).await;
+                return self.handed_in(Handed { run: id.clone(), dispatch, fields, seen, reply: None }).await.map(drop);
+            }
+        };
+        self.take(id, body).await
+    }
+
+    /// Hears what an agent says or did.
+    pub(crate) async fn hear(&mut self, heard: Heard) -> Result<(), ConductError> {
+        match heard {
+            Heard::Spent { run, effect, used } => self.spent(&run, &effect, used).await,
+            Heard::Refused { run, effect, text } => self.take_if_current(&run, EventBody::Noted { effect, text }).await,
+            Heard::Told(Told { dispatch, what, reply }) => {
+                let owner =
+                    self.runs.iter().find(|(_, live)| live.owed.contains_key(&dispatch)).map(|(id, _)| id.clone());
+                let Some(run) = owner else {
+                    drop(reply.send(Err("not handed in: this is not waited for any more; end your turn".to_owned())));
+                    return Ok(());
+                };
+                match what {
+                    What::NeedsHelp(question) => {
+                        let taken = self.take(&run, EventBody::HelpRequested { effect: dispatch, question }).await;
+                        let answer = match &taken {
+                            Ok(()) => Ok("A person is asked. Your turn ends here.".to_owned()),
+                            Err(error) => Err(error.to_string()),
+                        };
+                        drop(reply.send(answer));
+                        stale_is_fine(taken)
+                    }
+                    What::Submitted(fields) => {
+                        let Some(looking) = self.looking(&run) else { return Ok(()) };
+                        self.tasks.spawn(async move {
+                            let seen = looking.await;
+                            Done::Seen(Box::new(Handed { run, dispatch, fields, seen, reply: Some(reply) }))
+                        });
+                        Ok(())
+                    }
+                }
+            }
+        }
+    }
+
+    /// What was used counts in the run and in those around it.
+    async fn spent(&mut self, run: &RunId, effect: &EffectId, used: Used) -> Result<(), ConductError> {
+        let (tokens, cost) = (used.tokens(), used.usd);
+        let mut events = vec![(run.clone(), EventBody::Spent { effect: effect.clone(), tokens, usd: cost })];
+        let mut inner = run.clone();
+        while let Some((parent, effect)) = self.runs.get(&inner).and_then(|live| live.parent.clone()) {
+            events.push((parent.clone(), EventBody::Spent { effect, tokens, usd: cost }));
+            inner = parent;
+        }
+        self.take_all(events, Some(used)).await
+    }
+
+    /// Something came of a task.
+    pub(crate) async fn done(&mut self, done: Done) -> Result<(), ConductError> {
+        match done {
+            Done::Event(run, body) => self.take_if_current(&run, body).await,
+            Done::Finished(run, effect, told) => self.finished(&run, &effect, told).await,
+            Done::Seen(handed) => self.handed_in(*handed).await,
+            Done::Played(run, dispatch, played) => self.played(&run, &dispatch, played).await,
+        }
+    }
+
+    /// Takes what was handed in; what is wrong with it goes back.
+    async fn handed_in(&mut self, handed: Handed) -> Result<(), ConductError> {
+        let Handed { run, dispatch, fields, seen, reply } = handed;
+        let taken = match seen {
+            Ok(work) => match self.missing_paths(&run, &fields) {
+                problems if problems.is_empty() => {
+                    self.take(&run, EventBody::EvidenceSubmitted { effect: dispatch, fields, work }).await
+                }
+                problems => Err(Rejected::Malformed(problems).into()),
+            },
+            Err(why) => Err(Fault::internal(why).into()),
+        };
+        match (reply, taken) {
+            (Some(reply), Ok(())) => {
+                drop(reply.send(Ok("Handed in. Baton verifies it now; your turn ends here.".to_owned())));
+                Ok(())
+            }
+            (Some(reply), Err(ConductError::Rejected(rejected))) => {
+                drop(reply.send(Err(format!("not handed in: {rejected}. Mend it and hand it in again"))));
+                Ok(())
+            }
+            (Some(reply), Err(ConductError::Fault(fault))) => {
+                drop(reply.send(Err(format!("not handed in: {fault}"))));
+                Ok(())
+            }
+            (None, taken) => taken,
+            (Some(_), Err(error)) => Err(error),
+        }
+    }
+}
+
+/// What came too late changes nothing.
+pub(crate) fn stale_is_fine(taken: Result<(), ConductError>) -> Result<(), ConductError> {
+    match taken {
+        Err(ConductError::Rejected(_)) => Ok(()),
+        taken => taken,
+    }
+}

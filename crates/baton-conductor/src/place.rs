@@ -1,0 +1,88 @@
+//! The place of a run: its clone, and what is known about the work there.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use baton_workflow::{EffectId, Frozen, RunId, Seen, StateName, TreeHash};
+
+use crate::hosting::orders_of;
+use crate::orders::Orders;
+use crate::run_clone::{CloneError, RunClone};
+
+/// Where a run works.
+pub(crate) struct Place {
+    pub(crate) clone: RunClone,
+    pub(crate) orders: Arc<Mutex<Orders>>,
+}
+
+/// What a state that is entered needs to know.
+pub(crate) struct Entering {
+    pub(crate) run: RunId,
+    pub(crate) state: StateName,
+    pub(crate) role: String,
+    pub(crate) attempt: u32,
+    pub(crate) dispatch: EffectId,
+    pub(crate) is_new: bool,
+}
+
+impl Place {
+    pub(crate) fn new(clone: RunClone) -> Self {
+        let orders = orders_of(clone.dir());
+        Self { clone, orders }
+    }
+
+    /// Gets the tree ready for an agent; what it is then.
+    pub(crate) fn enter(&self, entering: &Entering, caches: &[String]) -> Result<TreeHash, String> {
+        let told = |error: CloneError| error.to_string();
+        let Entering { run, state, role, attempt, dispatch, is_new } = entering;
+        let is_told = self.orders().of(role).is_some_and(|order| order.effect == *dispatch);
+        if !is_told {
+            self.put_back_settled().map_err(told)?;
+        }
+        for cache in caches {
+            let dir = self.clone.tree().join(cache);
+            std::fs::create_dir_all(&dir).map_err(|error| format!("{}: {error}", dir.display()))?;
+        }
+        let now = self.clone.snapshot().map_err(told)?;
+        let mut orders = self.orders();
+        let known = orders.entered(run, state).map(|(attempt, _)| *attempt);
+        if known.is_none() || (*is_new && known != Some(*attempt)) {
+            orders.enter(run, state, *attempt, now.clone()).map_err(|error| error.to_string())?;
+        }
+        Ok(now)
+    }
+
+    fn orders(&self) -> MutexGuard<'_, Orders> {
+        self.orders.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What came to the tree after it was handed in does not count.
+    pub(crate) fn put_back_settled(&self) -> Result<(), CloneError> {
+        let Some(settled) = self.orders().settled().cloned() else { return Ok(()) };
+        if self.clone.snapshot()? != settled {
+            self.clone.put_back(&settled)?;
+        }
+        self.forget_settled()
+    }
+
+    pub(crate) fn forget_settled(&self) -> Result<(), CloneError> {
+        self.orders().settle(None).map_err(|why| CloneError::Io { path: self.clone.dir().to_owned(), why })
+    }
+
+    /// What can be seen of the work in a state.
+    pub(crate) fn look(&self, run: &RunId, state: &StateName, frozen: &Frozen) -> Result<Seen, CloneError> {
+        let tree = self.clone.snapshot()?;
+        let entered = self.orders().entered(run, state).map(|(_, tree)| tree.clone());
+        let mut changed = match entered {
+            Some(entered) => self.clone.changed(&entered, &tree)?,
+            None => Vec::new(),
+        };
+        for (_, freeze) in frozen.iter().filter(|(by, _)| *by != state) {
+            changed.extend(self.clone.changed(&freeze.tree, &tree)?.into_iter().filter(|path| freeze.covers(path)));
+        }
+        changed.sort();
+        changed.dedup();
+        let settled = self.orders().settle(Some(tree.clone()));
+        settled.map_err(|why| CloneError::Io { path: self.clone.dir().to_owned(), why })?;
+        Ok(Seen { tree, changed })
+    }
+}
