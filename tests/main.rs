@@ -25,6 +25,7 @@ mod output_formats;
 mod paths;
 mod plan;
 mod runs_crashes;
+mod runs_docs;
 mod sandbox;
 mod sessions;
 mod tidy;

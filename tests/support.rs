@@ -31,6 +31,17 @@ impl World {
         world
     }
 
+    /// A world whose project is a real repository with one commit.
+    pub fn repository() -> Self {
+        let world = Self::new();
+        std::fs::remove_dir_all(world.project().join(".git")).unwrap();
+        world.file("README.md", "A project.\n");
+        git(&world.project(), &["init", "--quiet", "--initial-branch=main"]);
+        git(&world.project(), &["add", "--all"]);
+        git(&world.project(), &["commit", "--quiet", "-m", "base"]);
+        world
+    }
+
     pub fn project(&self) -> PathBuf {
         self.dir.path().join("project")
     }
