@@ -227,9 +227,10 @@ fn survive(seed: u64, counts: &Mutex<Counts>) {
             if ended == 0 {
                 break;
             }
+            let (log, script) = (world.baton(&["run", "log"]).stdout, &plan.script);
             panic!(
-                "seed {seed}, start {number}: exit {ended}\n{}\n{}\n{}",
-                played.stderr, plan.definition, plan.script
+                "seed {seed}, start {number}, {victim:?} at {point:?}: exit {ended}\n{}\n{log}\n{script}",
+                played.stderr
             );
         }
     }

@@ -35,14 +35,12 @@ impl Place {
         let told = |error: CloneError| error.to_string();
         let Entering { run, state, role, attempt, dispatch, is_new } = entering;
         let is_told = self.orders().of(role).is_some_and(|order| order.effect == *dispatch);
-        if !is_told {
-            self.put_back_settled().map_err(told)?;
-        }
+        let settled = if is_told { None } else { self.put_back_settled().map_err(told)? };
         for cache in caches {
             let dir = self.clone.tree().join(cache);
             std::fs::create_dir_all(&dir).map_err(|error| format!("{}: {error}", dir.display()))?;
         }
-        let now = self.clone.snapshot().map_err(told)?;
+        let now = settled.map_or_else(|| self.clone.snapshot().map_err(told), Ok)?;
         let mut orders = self.orders();
         let known = orders.entered(run, state).map(|(attempt, _)| *attempt);
         if known.is_none() || (*is_new && known != Some(*attempt)) {
@@ -55,13 +53,14 @@ impl Place {
         self.orders.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What came to the tree after it was handed in does not count.
-    pub(crate) fn put_back_settled(&self) -> Result<(), CloneError> {
-        let Some(settled) = self.orders().settled().cloned() else { return Ok(()) };
+    /// What came to the tree after it was handed in does not count. The tree, if it was handed in.
+    pub(crate) fn put_back_settled(&self) -> Result<Option<TreeHash>, CloneError> {
+        let Some(settled) = self.orders().settled().cloned() else { return Ok(None) };
         if self.clone.snapshot()? != settled {
             self.clone.put_back(&settled)?;
         }
-        self.forget_settled()
+        self.forget_settled()?;
+        Ok(Some(settled))
     }
 
     pub(crate) fn forget_settled(&self) -> Result<(), CloneError> {

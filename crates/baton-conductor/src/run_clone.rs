@@ -4,8 +4,10 @@
 use std::fs;
 use std::io;
 use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 
 use baton_guard::git;
 use baton_workflow::{EffectId, RelPath, RunId, TreeHash};
@@ -122,8 +124,8 @@ impl RunClone {
         let tree = self.tree();
         fs::create_dir_all(&tree).map_err(CloneError::io(&tree))?;
         let ask = |what: &[&str]| run(git::command(&self.repository).args(what));
-        let objects = ask(&["rev-parse", "--path-format=absolute", "--git-path", "objects"])?;
-        let format = ask(&["rev-parse", "--show-object-format"])?;
+        let told = ask(&["rev-parse", "--path-format=absolute", "--git-path", "objects", "--show-object-format"])?;
+        let (objects, format) = told.split_once('\n').unwrap_or((&told, "sha1"));
         // So that the person's own cleaning up does not take it away.
         ask(&["update-ref", &format!("{BASES}/{run_id}"), commit])?;
         run(git::command(&self.dir)
@@ -136,9 +138,10 @@ impl RunClone {
         // What a tool writes beside a file before it takes its place, if it was killed in between.
         fs::create_dir_all(tree.join(".git/info")).map_err(CloneError::io(&exclude))?;
         fs::write(&exclude, ".baton-????????????\n").map_err(CloneError::io(&exclude))?;
-        for (key, value) in [("gc.auto", "0"), ("core.autocrlf", "false"), ("core.fsync", "none")] {
-            self.git(&["config", key, value])?;
-        }
+        let config = tree.join(".git/config");
+        let own = "[gc]\n\tauto = 0\n[core]\n\tautocrlf = false\n\tfsync = none\n";
+        let known = fs::read_to_string(&config).map_err(CloneError::io(&config))?;
+        fs::write(&config, known + own).map_err(CloneError::io(&config))?;
         self.git(&["update-ref", "refs/heads/baton", commit])?;
         self.git(&["reset", "--quiet", "--hard", "HEAD"])?;
         self.submodules()?;
@@ -392,17 +395,48 @@ fn odd(name: &str) -> RelPath {
         .unwrap_or_else(|_| unreachable!("`?` is a path"))
 }
 
+/// How often git is asked again, and how long it is waited in between.
+const TRIES: usize = 40;
+const AGAIN_AFTER: Duration = Duration::from_millis(50);
+/// A lock of ours that is older was left by a git that was killed.
+const LOCK_AGE_MAX: Duration = Duration::from_secs(1);
+
+/// Asks git. One that was killed has done nothing that cannot be done again, and its locks are in the way for a moment only.
 fn run(command: &mut Command) -> Result<String> {
-    let what = || {
-        let args = command.get_args().map(|arg| arg.to_string_lossy());
-        args.take(3).collect::<Vec<_>>().join(" ")
-    };
-    let what = what();
-    let output = command.output().map_err(|why| CloneError::Git { what: what.clone(), why: why.to_string() })?;
-    if output.status.success() {
-        return Ok(String::from_utf8_lossy(&output.stdout).trim_end_matches('\n').to_owned());
+    let what: Vec<_> = command.get_args().take(3).map(|arg| arg.to_string_lossy().into_owned()).collect();
+    let failed = |why: String| CloneError::Git { what: what.join(" "), why };
+    let mut why = String::new();
+    for _ in 0..TRIES {
+        let output = command.output().map_err(|error| failed(error.to_string()))?;
+        if output.status.success() {
+            return Ok(String::from_utf8_lossy(&output.stdout).trim_end_matches('\n').to_owned());
+        }
+        String::from_utf8_lossy(&output.stderr).trim().clone_into(&mut why);
+        match lock_in_the_way(&why) {
+            Some(lock) => drop_if_left(&lock),
+            None if output.status.signal() == Some(9) => {}
+            None => break,
+        }
+        std::thread::sleep(AGAIN_AFTER);
     }
-    Err(CloneError::Git { what, why: String::from_utf8_lossy(&output.stderr).trim().to_owned() })
+    Err(failed(why))
+}
+
+/// The lock that git complains about.
+fn lock_in_the_way(why: &str) -> Option<PathBuf> {
+    let line = why.lines().find(|line| line.contains(".lock': File exists"))?;
+    let (before, _) = line.split_once("': File exists")?;
+    before.rsplit_once('\'').map(|(_, path)| PathBuf::from(path))
+}
+
+/// Removes a lock that nobody else can have, if it is not new.
+fn drop_if_left(lock: &Path) {
+    let text = lock.to_string_lossy();
+    let is_ours = ["/clones/", "/refs/baton/", "/refs/heads/baton/"].iter().any(|part| text.contains(part));
+    let age = fs::metadata(lock).and_then(|known| known.modified()).ok().and_then(|at| at.elapsed().ok());
+    if is_ours && age.is_some_and(|age| age > LOCK_AGE_MAX) {
+        drop(fs::remove_file(lock));
+    }
 }
 
 /// Removes a file or a directory, whatever its permissions; nothing if there is none.
