@@ -34,6 +34,17 @@ impl Staging {
         Self { process: Budget::new("process", caps), setup, clock, ids: Arc::new(RandomIds::default()), gate }
     }
 
+    /// Says before anything is done that a model cannot be used: for want of a key, or because there is none of its name.
+    pub fn check_model(&self, model: Option<&str>) -> Result<(), Fault> {
+        let setup = &self.setup;
+        let models = Models::new(setup.llm.clone(), Arc::clone(&self.clock), Arc::clone(&self.ids));
+        let env = |name: &str| setup.env(name);
+        let fault = |error: LlmError| error.fault();
+        let name = models.resolve(model.or(setup.model.0.as_deref()), &env).map_err(fault)?;
+        let tape = Tape { record: None, marks: setup.marks(&env)? };
+        models.open(name, &self.gate, &setup.cwd, &env, tape).map_err(fault).map(drop)
+    }
+
     /// What keeps commands in. Nothing runs in a run without it.
     fn confinement(&self) -> Result<Confinement, Fault> {
         let asked = Some(PermissionMode::Auto);

@@ -113,6 +113,13 @@ pub fn start(setup: Setup, order: &Order<'_>, style: Style) -> Result<Exit, Faul
     let given = given.and_then(|name| params.get(&name).and_then(|value| value.as_str().map(str::to_owned)));
     let test = given.or(project.test.clone()).filter(|_| !expects_red);
     let conducting = Conducting::new(setup, store, repository, style)?;
+    let agents: Vec<_> = definition.workflows().flat_map(|workflow| workflow.roles.values()).collect();
+    if agents.iter().any(|role| role.model.is_none()) {
+        conducting.stage.check_model(order.model)?;
+    }
+    for model in agents.iter().filter_map(|role| role.model.as_deref()) {
+        conducting.stage.check_model(Some(model))?;
+    }
     let preparation = Preparation {
         run: id.clone(),
         clone: conducting.conductor().clone_of(&id),

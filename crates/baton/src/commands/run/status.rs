@@ -5,7 +5,7 @@ use std::fmt::Write;
 
 use baton_core::{Fault, Timestamp, Tokens, Usd};
 use baton_store::{Journal, Metric, Standing};
-use baton_workflow::{End, EventBody, Phase, Run, RunId, Wait};
+use baton_workflow::{EffectBody, End, EventBody, Phase, Run, RunId, Wait};
 use serde_json::{Value, json};
 
 use super::{find, print, reading, unusable};
@@ -72,6 +72,8 @@ pub(super) struct Status {
     clone: Option<String>,
     branch: Option<String>,
     question: Option<(String, Vec<String>)>,
+    /// Who works, if an agent does.
+    role: Option<String>,
     states: Vec<StateUse>,
     inside: Vec<Status>,
 }
@@ -103,19 +105,24 @@ impl Status {
                 inside.push(Self::of(journal, &inner, clones)?);
             }
         }
-        let asked = journal.owed().map_err(unusable)?.into_iter().find_map(|debt| match debt.effect.body {
-            baton_workflow::EffectBody::Ask { question, options } if debt.run == run.id => {
-                Some((question, options.iter().map(ToString::to_string).collect()))
+        let (mut question, mut role) = (None, None);
+        for debt in journal.owed().map_err(unusable)?.into_iter().filter(|debt| debt.run == run.id) {
+            match debt.effect.body {
+                EffectBody::Ask { question: text, options } => {
+                    question = Some((text, options.iter().map(ToString::to_string).collect()));
+                }
+                EffectBody::Dispatch(dispatch) => role = Some(dispatch.role.to_string()),
+                _ => {}
             }
-            _ => None,
-        });
+        }
         let clone = clones.join(run.id.as_str()).join("tree");
         Ok(Self {
             began: standing.began,
             changed: run.now,
             clone: clone.is_dir().then(|| clone.display().to_string()),
             branch: standing.facts["branch"].as_str().map(str::to_owned).filter(|_| standing.parent.is_none()),
-            question: asked,
+            question,
+            role,
             states: used(&run, &metrics),
             inside,
             run,
@@ -144,7 +151,7 @@ impl Status {
         };
         json!({
             "run": self.run.id, "workflow": self.run.workflow, "phase": phase(&self.run), "end": self.run.end(),
-            "state": visit.map(|visit| &visit.state), "attempt": visit.map(|visit| visit.attempt),
+            "state": visit.map(|visit| &visit.state), "role": self.role, "attempt": visit.map(|visit| visit.attempt),
             "waits_for": visit.map(|visit| waits_for(&visit.wait)), "since": visit.map(|visit| visit.since),
             "deadline": visit.map(|visit| visit.deadline),
             "question": self.question.as_ref().map(|(question, _)| question),
@@ -162,7 +169,11 @@ impl Status {
         let total = self.run.total();
         let place = match (self.run.end(), inner.run.visit()) {
             (Some(end), _) => ended(end),
-            (None, Some(visit)) => format!("{} {}", visit.state, waits_for(&visit.wait)),
+            (None, Some(visit)) => {
+                let who = inner.role.as_deref().unwrap_or_else(|| waits_for(&visit.wait));
+                let attempt = if visit.attempt > 1 { format!(" attempt {}", visit.attempt) } else { String::new() };
+                format!("{} {who}{attempt}", visit.state)
+            }
             (None, None) => phase(&self.run).to_owned(),
         };
         format!("{}  {:16} {place}  {} tokens, {}", self.run.id, self.run.workflow.to_string(), total.tokens, total.usd)
