@@ -314,7 +314,9 @@ pub(crate) fn refusal(tool: &str, decision: &Decision, is_attended: bool) -> Str
     let Decision { verdict, rule, reason } = decision;
     // What a workflow settles is no question of rules and modes.
     if matches!(&**rule, "path.role" | "path.frozen") {
-        return format!("refused: `{tool}` was not run: {reason} [{rule}]. Leave it as it is; nobody can allow it here.");
+        return format!(
+            "refused: `{tool}` was not run: {reason} [{rule}]. Leave it as it is; nobody can allow it here."
+        );
     }
     let why = match verdict {
         Verdict::Deny => format!("{reason} [{rule}]. It cannot be allowed here"),

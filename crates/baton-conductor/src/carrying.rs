@@ -6,9 +6,10 @@ use std::sync::{Arc, PoisonError};
 
 use baton_core::{Fault, SessionId};
 use baton_store::Settled;
+use baton_tools::{Fence, RoleFiles};
 use baton_workflow::{
-    Act, Argv, Dispatch, Effect, EffectBody, EffectId, End, EventBody, Glob, Kind, Rejected, RelPath, RunId, Seen,
-    StateName, TreeHash, Work, verify::CommandResult,
+    Act, Argv, Dispatch, Effect, EffectBody, EffectId, End, EventBody, Glob, Kind, Rejected, RelPath, RoleName, RunId,
+    Seen, StateName, TreeHash, Work, verify::CommandResult,
 };
 use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
@@ -16,10 +17,10 @@ use tokio_util::sync::CancellationToken;
 use ulid::Ulid;
 
 use crate::brief::Brief;
-use crate::conductor::{ConductError, Conductor, Done, Handed, Live, Place};
+use crate::conductor::{By, ConductError, Conductor, Done, Handed, Live, Place};
 use crate::hosting::{Hosting, Played};
 use crate::report::RunEventBody;
-use crate::role_fence::{RoleFence, frozen_patterns, role_files};
+use crate::role_fence::{Bounds, frozen_patterns, role_files};
 use crate::run_clone::{CloneError, remove};
 use crate::stage::Part;
 use crate::workshop;
@@ -122,7 +123,11 @@ impl Conductor {
         let parent = self.runs.get(parent).ok_or_else(|| ConductError::NoRun(parent.clone()))?;
         if !shares_clone(parent, effect) {
             let clone = parent.place.clone.part(RunId::child(effect).as_str());
-            clone.fork(&parent.place.clone).map_err(|error| Fault::internal(error.to_string()))?;
+            let unable = |error: CloneError| Fault::internal(error.to_string());
+            if !clone.tree().exists() {
+                parent.place.put_back_settled().map_err(unable)?;
+            }
+            clone.fork(&parent.place.clone).map_err(unable)?;
             return Ok(Arc::new(Place::new(clone)));
         }
         Ok(Arc::clone(&parent.place))
@@ -144,22 +149,15 @@ impl Conductor {
             Ok(agent) => agent,
             Err(reason) => return self.take_if_current(id, EventBody::AttemptFailed { effect, reason }).await,
         };
-        let (place, run) = (Arc::clone(&live.place), id.clone());
         let entering = Entering {
-            run,
+            run: id.clone(),
             state: state.clone(),
             role: dispatch.role.to_string(),
             attempt: dispatch.attempt,
             dispatch: effect.clone(),
             is_new: dispatch.because.as_ref().is_none_or(|because| because.state != state),
         };
-        let caches = live.facts.caches.clone();
-        let entered = tokio::task::spawn_blocking(move || place.enter(&entering, &caches)).await;
-        let now = match entered.map_err(|error| Fault::internal(error.to_string()))? {
-            Ok(now) => now,
-            Err(reason) => return self.take_if_current(id, EventBody::AttemptFailed { effect, reason }).await,
-        };
-        let Some(live) = self.runs.get(id) else { return Ok(()) };
+        let Some(bounds) = bounds_of(live, &dispatch.role) else { return Ok(()) };
         let Some(workflow) = live.definition.workflow(&live.run.workflow) else { return Ok(()) };
         let Some(role) = workflow.roles.get(&dispatch.role) else { return Ok(()) };
         let frozen = frozen_patterns(&live.run.frozen, Some(&state));
@@ -186,29 +184,6 @@ impl Conductor {
             }
             None => text,
         };
-        let caches: Vec<Glob> =
-            live.facts.caches.iter().filter_map(|cache| Glob::parse(&format!("{cache}/**")).ok()).collect();
-        let write: Vec<Glob> = role.write.iter().chain(&caches).cloned().collect();
-        let tree = live.place.clone.tree();
-        let part = Part {
-            session: session_of(dispatch.player.as_str()),
-            files: role_files(&tree, &role.write, &live.facts.caches),
-            root: tree,
-            model: role.model.clone().or_else(|| live.facts.model.clone()).or_else(|| agent.model.clone()),
-            role: dispatch.role.clone(),
-            write: write.iter().map(|glob| glob.as_str().to_owned()).collect(),
-            frozen: frozen.iter().map(|(pattern, _)| pattern.clone()).collect(),
-            tools: role.tools.clone(),
-            fence: Arc::new(RoleFence::new(
-                live.place.clone.clone(),
-                dispatch.role.clone(),
-                &write,
-                live.run.frozen.clone(),
-                now,
-            )),
-            tokens: dispatch.tokens_left,
-            usd: dispatch.usd_left,
-        };
         let cancel = CancellationToken::new();
         let hosting = Hosting {
             run: id.clone(),
@@ -223,14 +198,35 @@ impl Conductor {
             told: self.told.clone(),
             reports: self.reports.clone(),
             cancel: cancel.clone(),
-            part,
         };
-        let turn = Arc::clone(self.sessions.entry(hosting.part.session.clone()).or_default());
-        self.working.insert(effect.clone(), cancel);
-        let run = id.clone();
+        let part = Part {
+            session: session_of(dispatch.player.as_str()),
+            files: RoleFiles::default(),
+            root: live.place.clone.tree(),
+            model: role.model.clone().or_else(|| live.facts.model.clone()).or_else(|| agent.model.clone()),
+            role: dispatch.role.clone(),
+            write: bounds.write.iter().map(|glob| glob.as_str().to_owned()).collect(),
+            frozen: frozen.iter().map(|(pattern, _)| pattern.clone()).collect(),
+            tools: role.tools.clone(),
+            fence: None,
+            tokens: dispatch.tokens_left,
+            usd: dispatch.usd_left,
+        };
+        let turn = Arc::clone(self.sessions.entry(part.session.clone()).or_default());
+        self.working.insert(effect.clone(), cancel.clone());
+        let (run, place, own) = (id.clone(), Arc::clone(&live.place), role.write.clone());
+        let caches = live.facts.caches.clone();
         self.tasks.spawn(async move {
-            let _speaking = turn.lock_owned().await;
-            Done::Played(run, effect, hosting.play().await)
+            let alone = async { (Arc::clone(&place.desk).lock_owned().await, turn.lock_owned().await) };
+            let _alone = tokio::select! {
+                alone = alone => alone,
+                () = cancel.cancelled() => return Done::Played(run, effect, Played::cancelled()),
+            };
+            let entered = tokio::task::spawn_blocking(move || place.make_ready(&entering, part, bounds, &own, &caches));
+            match entered.await.unwrap_or_else(|error| Err(error.to_string())) {
+                Ok(part) => Done::Played(run, effect, hosting.play(part).await),
+                Err(reason) => Done::Event(run, EventBody::AttemptFailed { effect, reason }),
+            }
         });
         Ok(())
     }
@@ -247,11 +243,11 @@ impl Conductor {
         use baton_core::TurnReason::{Budget, Cancelled, Done as Ended, Error, Failed, Steps, Time};
         let body = match played.reason {
             Ended | Failed if takes_end => {
-                let Some(looking) = self.looking(id) else { return Ok(()) };
+                let Some(looking) = self.looking(id, Some(&work.role)) else { return Ok(()) };
                 let (run, dispatch) = (id.clone(), effect.clone());
                 self.tasks.spawn(async move {
                     let seen = looking.await;
-                    Done::Seen(Box::new(Handed { run, dispatch, fields: Map::new(), seen, reply: None }))
+                    Done::Seen(Box::new(Handed { run, dispatch, fields: Map::new(), seen, by: By::EndOfTurn }))
                 });
                 return Ok(());
             }
@@ -266,21 +262,28 @@ impl Conductor {
         self.take_if_current(id, body).await
     }
 
-    /// What the conductor sees of the work in a run.
-    pub(crate) async fn look(&self, id: &RunId) -> Result<Seen, String> {
-        match self.looking(id) {
-            Some(looking) => looking.await,
-            None => Err("the run is in no state".to_owned()),
-        }
-    }
-
-    pub(crate) fn looking(&self, id: &RunId) -> Option<impl Future<Output = Result<Seen, String>> + Send + use<>> {
+    /// What the conductor sees of the work in a run. With an agent's work, what it may not have changed is put back first,
+    /// and named.
+    pub(crate) fn looking(
+        &self,
+        id: &RunId,
+        by: Option<&RoleName>,
+    ) -> Option<impl Future<Output = Result<(Seen, Vec<String>), String>> + Send + use<>> {
         let live = self.runs.get(id)?;
         let (place, run, state) = (Arc::clone(&live.place), id.clone(), live.state()?.clone());
         let frozen = live.run.frozen.clone();
+        let bounds = by.and_then(|role| bounds_of(live, role));
         Some(async move {
-            let looked = tokio::task::spawn_blocking(move || place.look(&run, &state, &frozen)).await;
-            looked.map_err(|error| error.to_string())?.map_err(|error| error.to_string())
+            let looked = tokio::task::spawn_blocking(move || {
+                let entered = place.orders().entered(&run, &state).map(|(_, tree)| tree.clone());
+                let mended = match (bounds, entered) {
+                    (Some(bounds), Some(entered)) => bounds.since(entered).mend()?,
+                    _ => Vec::new(),
+                };
+                let mended = mended.into_iter().map(|(path, why)| format!("{path} ({why})")).collect();
+                place.look(&run, &state, &frozen).map(|seen| (seen, mended)).map_err(|error| error.to_string())
+            });
+            looked.await.map_err(|error| error.to_string())?
         })
     }
 
@@ -372,8 +375,10 @@ impl Conductor {
                 }
                 Act::Command { argv, .. } => {
                     let (begun, id, tree) = (Arc::clone(&journal), effect.clone(), place.clone.tree());
+                    let before = Arc::clone(&place);
                     let ready = tokio::task::spawn_blocking(move || {
                         begun.begin(&id).map_err(|error| error.to_string())?;
+                        before.put_back_settled().map_err(|error| error.to_string())?;
                         stage.workshop(&tree).map_err(|fault| fault.to_string())
                     });
                     match ready.await.unwrap_or_else(|error| Err(error.to_string())) {
@@ -419,9 +424,7 @@ impl Conductor {
                 let is_done = matches!(end, End::Done { .. });
                 let brought = match own {
                     _ if !is_done => Ok(None),
-                    Some((parent, started)) => {
-                        parent.clone.absorb(&place.clone, &started, &facts.identity).map(|()| None)
-                    }
+                    Some((parent, started)) => take_in(&parent, &place, &started, &facts).map(|()| None),
                     None if is_root => bring_back(&place, &facts, &effect, &format!("{workflow}: run {run}")),
                     None => Ok(None),
                 };
@@ -496,13 +499,30 @@ struct Entering {
 }
 
 impl Place {
-    /// Gets the tree ready for an agent; what it is then.
+    /// Gets everything ready for an agent, which is alone here.
+    fn make_ready(
+        &self,
+        entering: &Entering,
+        part: Part,
+        bounds: Bounds,
+        own: &[Glob],
+        caches: &[String],
+    ) -> Result<Part, String> {
+        let fence = bounds.since(self.enter(entering, caches)?);
+        // What an earlier attempt left beyond it does not stay.
+        fence.mend()?;
+        let files = role_files(&self.clone.tree(), own, caches, self.clone.borrowed());
+        Ok(Part { files, fence: Some(Arc::new(fence)), ..part })
+    }
+
+    /// Gets the tree ready for an agent; what it was when the state was entered.
     fn enter(&self, entering: &Entering, caches: &[String]) -> Result<TreeHash, String> {
         let told = |error: CloneError| error.to_string();
         let Entering { run, state, role, attempt, dispatch, is_new } = entering;
         let is_told = self.orders().of(role).is_some_and(|order| order.effect == *dispatch);
         if !is_told {
             self.put_back_settled().map_err(told)?;
+            self.forget_settled().map_err(told)?;
         }
         for cache in caches {
             let dir = self.clone.tree().join(cache);
@@ -514,7 +534,7 @@ impl Place {
         if known.is_none() || (*is_new && known != Some(*attempt)) {
             orders.enter(run, state, *attempt, now.clone()).map_err(|error| error.to_string())?;
         }
-        Ok(now)
+        Ok(orders.entered(run, state).map_or(now, |(_, tree)| tree.clone()))
     }
 
     fn orders(&self) -> std::sync::MutexGuard<'_, crate::orders::Orders> {
@@ -527,10 +547,11 @@ impl Place {
         if self.clone.snapshot()? != settled {
             self.clone.put_back(&settled)?;
         }
-        self.forget_settled()
+        Ok(())
     }
 
-    fn forget_settled(&self) -> Result<(), CloneError> {
+    /// Somebody works on: what they do counts.
+    pub(crate) fn forget_settled(&self) -> Result<(), CloneError> {
         self.orders().settle(None).map_err(|why| CloneError::Io { path: self.clone.dir().to_owned(), why })
     }
 
@@ -547,9 +568,18 @@ impl Place {
         }
         changed.sort();
         changed.dedup();
-        let settled = self.orders().settle(Some(tree.clone()));
-        settled.map_err(|why| CloneError::Io { path: self.clone.dir().to_owned(), why })?;
+        self.settle(&tree)?;
         Ok(Seen { tree, changed })
+    }
+
+    /// The tree as it is counts, until somebody works on.
+    fn settle_as_it_is(&self) -> Result<(), CloneError> {
+        self.settle(&self.clone.snapshot()?)
+    }
+
+    fn settle(&self, tree: &TreeHash) -> Result<(), CloneError> {
+        let settled = self.orders().settle(Some(tree.clone()));
+        settled.map_err(|why| CloneError::Io { path: self.clone.dir().to_owned(), why })
     }
 }
 
@@ -561,6 +591,18 @@ fn shares_clone(parent: &Live, effect: &EffectId) -> bool {
         Some(Kind::Each(each)) => each.at_once <= 1,
         _ => true,
     }
+}
+
+/// What a role may change in the clone of a run.
+fn bounds_of(live: &Live, role: &RoleName) -> Option<Bounds> {
+    let caches = live.facts.caches.iter().filter_map(|cache| Glob::parse(&format!("{cache}/**")).ok());
+    let own = &live.definition.workflow(&live.run.workflow)?.roles.get(role)?.write;
+    Some(Bounds {
+        clone: live.place.clone.clone(),
+        role: role.clone(),
+        write: own.iter().cloned().chain(caches).collect(),
+        frozen: live.run.frozen.clone(),
+    })
 }
 
 /// The state and the work that a dispatch is about.
@@ -583,6 +625,7 @@ fn bring_back(
         // It was seen to before, up to the last step.
         return Ok(None);
     }
+    place.put_back_settled()?;
     place.clone.commit(message, effect, &facts.base, &facts.identity)?;
     let head = place.clone.head()?;
     if head == facts.base {
@@ -590,6 +633,20 @@ fn bring_back(
     }
     place.clone.bring_back(&facts.branch)?;
     Ok(Some(head))
+}
+
+/// What was handed in by a run inside another one becomes part of that one's work.
+fn take_in(
+    parent: &Place,
+    part: &Place,
+    started: &EffectId,
+    facts: &crate::conductor::Facts,
+) -> Result<(), CloneError> {
+    let _one_by_one = parent.joining.lock().unwrap_or_else(PoisonError::into_inner);
+    part.put_back_settled()?;
+    parent.put_back_settled()?;
+    parent.clone.absorb(&part.clone, started, &facts.identity)?;
+    parent.settle_as_it_is()
 }
 
 /// The conversation that plays a role in a run: the same player is always the same conversation.

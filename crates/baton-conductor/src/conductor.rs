@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use baton_core::{Clock, Fault};
+use baton_core::{Area, Clock, Fault, Tier};
 use baton_store::{Beginning, Commit, Debt, Journal, Metric, Settled, StoreError};
 use baton_workflow::{
     AgentFile, Caps, Definition, Dispatch, Effect, EffectBody, EffectId, Event, EventBody, Params, Phase, Rejected,
@@ -128,12 +128,16 @@ pub(crate) struct Live {
 pub(crate) struct Place {
     pub(crate) clone: RunClone,
     pub(crate) orders: Arc<Mutex<Orders>>,
+    /// One agent at a time works here: the next begins when everything of the one before has ended.
+    pub(crate) desk: Arc<tokio::sync::Mutex<()>>,
+    /// Results of runs inside come in one after another.
+    pub(crate) joining: Mutex<()>,
 }
 
 impl Place {
     pub(crate) fn new(clone: RunClone) -> Self {
         let orders = orders_of(clone.dir());
-        Self { clone, orders }
+        Self { clone, orders, desk: Arc::default(), joining: Mutex::default() }
     }
 }
 
@@ -154,8 +158,19 @@ pub(crate) struct Handed {
     pub(crate) run: RunId,
     pub(crate) dispatch: EffectId,
     pub(crate) fields: Map<String, Value>,
-    pub(crate) seen: Result<Seen, String>,
-    pub(crate) reply: Option<tokio::sync::oneshot::Sender<Result<String, String>>>,
+    /// What is seen, and what was put back because it may not be changed.
+    pub(crate) seen: Result<(Seen, Vec<String>), String>,
+    pub(crate) by: By,
+}
+
+/// Who handed something in.
+pub(crate) enum By {
+    /// An agent that waits for what comes of it.
+    Agent(tokio::sync::oneshot::Sender<Result<String, String>>),
+    /// An agent, by the end of its turn.
+    EndOfTurn,
+    /// A person.
+    Person,
 }
 
 /// Owns runs while they are worked on.
@@ -394,8 +409,9 @@ impl Conductor {
                     return Err(Rejected::Malformed(vec!["no evidence is waited for".to_owned()]).into());
                 };
                 let dispatch = dispatch.clone();
-                let seen = self.look(id).await;
-                return self.handed_in(Handed { run: id.clone(), dispatch, fields, seen, reply: None }).await.map(drop);
+                let Some(looking) = self.looking(id, None) else { return Ok(()) };
+                let seen = looking.await;
+                return self.handed_in(Handed { run: id.clone(), dispatch, fields, seen, by: By::Person }).await;
             }
         };
         self.take(id, body).await
@@ -486,10 +502,12 @@ impl Conductor {
                         stale_is_fine(taken)
                     }
                     What::Submitted(fields) => {
-                        let Some(looking) = self.looking(&run) else { return Ok(()) };
+                        let role = self.runs.get(&run).and_then(|live| live.dispatches.get(&dispatch));
+                        let role = role.map(|dispatch| dispatch.role.clone());
+                        let Some(looking) = self.looking(&run, role.as_ref()) else { return Ok(()) };
                         self.tasks.spawn(async move {
                             let seen = looking.await;
-                            Done::Seen(Box::new(Handed { run, dispatch, fields, seen, reply: Some(reply) }))
+                            Done::Seen(Box::new(Handed { run, dispatch, fields, seen, by: By::Agent(reply) }))
                         });
                         Ok(())
                     }
@@ -522,31 +540,48 @@ impl Conductor {
 
     /// Takes what was handed in; what is wrong with it goes back.
     async fn handed_in(&mut self, handed: Handed) -> Result<(), ConductError> {
-        let Handed { run, dispatch, fields, seen, reply } = handed;
+        let Handed { run, dispatch, fields, seen, by } = handed;
         let taken = match seen {
-            Ok(work) => match self.missing_paths(&run, &fields) {
-                problems if problems.is_empty() => {
-                    self.take(&run, EventBody::EvidenceSubmitted { effect: dispatch, fields, work }).await
+            Ok((work, mended)) => {
+                if !mended.is_empty() {
+                    let text = format!("changed although it may not be, so it was put back: {}", mended.join(", "));
+                    self.take_if_current(&run, EventBody::Noted { effect: dispatch.clone(), text }).await?;
                 }
-                problems => Err(Rejected::Malformed(problems).into()),
-            },
-            Err(why) => Err(Fault::internal(why).into()),
+                match self.missing_paths(&run, &fields) {
+                    problems if problems.is_empty() => {
+                        let effect = dispatch.clone();
+                        self.take(&run, EventBody::EvidenceSubmitted { effect, fields, work }).await
+                    }
+                    problems => Err(Rejected::Malformed(problems).into()),
+                }
+            }
+            Err(why) => Err(Fault::new(Area::Task, Tier::UserFixable, why).into()),
         };
-        match (reply, taken) {
-            (Some(reply), Ok(())) => {
+        if taken.is_err()
+            && let Some(live) = self.runs.get(&run)
+        {
+            // The work goes on.
+            live.place.forget_settled().map_err(|error| Fault::internal(error.to_string()))?;
+        }
+        match (by, taken) {
+            (By::Agent(reply), Ok(())) => {
                 drop(reply.send(Ok("Handed in. Baton verifies it now; your turn ends here.".to_owned())));
                 Ok(())
             }
-            (Some(reply), Err(ConductError::Rejected(rejected))) => {
+            (By::Agent(reply), Err(ConductError::Rejected(rejected))) => {
                 drop(reply.send(Err(format!("not handed in: {rejected}. Mend it and hand it in again"))));
                 Ok(())
             }
-            (Some(reply), Err(ConductError::Fault(fault))) => {
+            (By::Agent(reply), Err(ConductError::Fault(fault))) => {
                 drop(reply.send(Err(format!("not handed in: {fault}"))));
                 Ok(())
             }
-            (None, taken) => taken,
-            (Some(_), Err(error)) => Err(error),
+            (By::EndOfTurn, Err(ConductError::Fault(fault))) => {
+                let reason = fault.to_string();
+                self.take_if_current(&run, EventBody::AttemptFailed { effect: dispatch, reason }).await
+            }
+            (By::EndOfTurn, taken) => stale_is_fine(taken),
+            (By::Person | By::Agent(_), taken) => taken,
         }
     }
 
