@@ -474,9 +474,10 @@ impl Conductor {
         self.settle(id, effect, &receipt).await?;
         let is_done = matches!(&told, RunEventBody::Ended { end: End::Done { .. }, .. });
         self.reports.run(id, self.clock.now(), told);
-        if parent.is_some() {
-            self.runs.remove(id);
-        } else if let Some(live) = self.runs.get(id).filter(|_| is_done) {
+        // A run inside another one stays known: its agents may still tell what they used.
+        if parent.is_none()
+            && let Some(live) = self.runs.get(id).filter(|_| is_done)
+        {
             let (clone, run) = (live.place.clone.clone(), id.clone());
             let removed = tokio::task::spawn_blocking(move || clone.remove(&run)).await;
             if let Ok(Err(error)) = removed {

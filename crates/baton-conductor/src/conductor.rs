@@ -431,7 +431,12 @@ impl Conductor {
             if self.tasks.is_empty()
                 && let Some(rest) = self.rest(root)
             {
-                return Ok(rest);
+                // The last words of agents count.
+                match hears.try_recv() {
+                    Ok(heard) => self.hear(heard).await?,
+                    Err(_) => return Ok(rest),
+                }
+                continue;
             }
             let timer = self.next_timer();
             tokio::select! {
