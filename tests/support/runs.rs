@@ -175,3 +175,11 @@ pub fn differences(before: &BTreeMap<String, String>, after: &BTreeMap<String, S
     let differs = names.filter(|name| before.get(*name) != after.get(*name));
     differs.map(|name| format!("{name}: {:?} became {:?}", before.get(name), after.get(name))).collect()
 }
+
+impl Run {
+    /// What the tools answered to a role, in the order of their ends.
+    pub fn outputs_of(&self, role: &str) -> Vec<String> {
+        let ends = self.of("tool.end").into_iter().filter(|end| end["role"] == role);
+        ends.map(|end| end["output"].as_str().unwrap().to_owned()).collect()
+    }
+}
