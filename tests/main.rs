@@ -26,6 +26,8 @@ mod paths;
 mod plan;
 mod runs_crashes;
 mod runs_docs;
+mod runs_liars;
+mod runs_scope;
 mod sandbox;
 mod sessions;
 mod tidy;

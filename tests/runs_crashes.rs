@@ -235,7 +235,8 @@ fn survive(seed: u64, counts: &Mutex<Counts>) {
         }
     }
     let found = end(&world, code.unwrap_or(-1));
-    assert_eq!(found, wanted, "seed {seed}\n{}\n{}", plan.definition, plan.script);
+    let log = || world.baton(&["run", "log", "--json"]).stdout;
+    assert_eq!(found, wanted, "seed {seed}\n{}\n{}\n{}", plan.definition, plan.script, log());
     let mut counts = counts.lock().unwrap();
     counts.runs += 1;
     counts.commits += found.subjects.len() - 1;

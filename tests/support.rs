@@ -1,5 +1,7 @@
 //! A world for one scenario: a directory with a project, a home for Baton, and ways to run it.
 
+pub mod runs;
+
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};

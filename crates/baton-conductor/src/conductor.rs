@@ -271,7 +271,12 @@ impl Conductor {
             if self.tasks.is_empty()
                 && let Some(rest) = self.rest(root)
             {
-                return Ok(rest);
+                // The last words of agents count.
+                match ears.try_recv() {
+                    Ok(heard) => self.hear(heard).await?,
+                    Err(_) => return Ok(rest),
+                }
+                continue;
             }
             let timer = self.next_timer();
             tokio::select! {

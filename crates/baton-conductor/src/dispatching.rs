@@ -3,8 +3,9 @@
 use std::future::Future;
 use std::sync::Arc;
 
-use baton_core::{Fault, SessionId, TurnReason};
-use baton_workflow::{Dispatch, EffectId, EventBody, Glob, Kind, RelPath, RunId, Seen, StateName, Work};
+use baton_core::{SessionId, TurnReason};
+use baton_tools::{Fence, RoleFiles};
+use baton_workflow::{Dispatch, EffectId, EventBody, Glob, Kind, RelPath, RoleName, RunId, Seen, StateName, Work};
 use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
 use tokio_util::sync::CancellationToken;
@@ -13,9 +14,9 @@ use ulid::Ulid;
 use crate::brief::{Brief, HELP};
 use crate::conductor::Conductor;
 use crate::hosting::{Hosting, Played};
-use crate::live::{ConductError, Done, Handed, Live};
+use crate::live::{By, ConductError, Done, Handed, Live};
 use crate::place::Entering;
-use crate::role_fence::{RoleFence, frozen_patterns, role_files};
+use crate::role_fence::{Bounds, frozen_patterns};
 use crate::stage::Part;
 
 impl Conductor {
@@ -35,22 +36,15 @@ impl Conductor {
             Ok(agent) => agent,
             Err(reason) => return self.take_if_current(id, EventBody::AttemptFailed { effect, reason }).await,
         };
-        let (place, run) = (Arc::clone(&live.place), id.clone());
         let entering = Entering {
-            run,
+            run: id.clone(),
             state: state.clone(),
             role: dispatch.role.to_string(),
             attempt: dispatch.attempt,
             dispatch: effect.clone(),
             is_new: dispatch.because.as_ref().is_none_or(|because| because.state != state),
         };
-        let caches = live.facts.caches.clone();
-        let entered = tokio::task::spawn_blocking(move || place.enter(&entering, &caches)).await;
-        let now = match entered.map_err(|error| Fault::internal(error.to_string()))? {
-            Ok(now) => now,
-            Err(reason) => return self.take_if_current(id, EventBody::AttemptFailed { effect, reason }).await,
-        };
-        let Some(live) = self.runs.get(id) else { return Ok(()) };
+        let Some(bounds) = bounds_of(live, &dispatch.role) else { return Ok(()) };
         let Some(workflow) = live.definition.workflow(&live.run.workflow) else { return Ok(()) };
         let Some(role) = workflow.roles.get(&dispatch.role) else { return Ok(()) };
         let frozen = frozen_patterns(&live.run.frozen, Some(&state));
@@ -77,29 +71,6 @@ impl Conductor {
             }
             None => text,
         };
-        let caches: Vec<Glob> =
-            live.facts.caches.iter().filter_map(|cache| Glob::parse(&format!("{cache}/**")).ok()).collect();
-        let write: Vec<Glob> = role.write.iter().chain(&caches).cloned().collect();
-        let tree = live.place.clone.tree();
-        let part = Part {
-            session: session_of(dispatch.player.as_str()),
-            files: role_files(&tree, &role.write, &live.facts.caches),
-            root: tree,
-            model: role.model.clone().or_else(|| live.facts.model.clone()).or_else(|| agent.model.clone()),
-            role: dispatch.role.clone(),
-            write: write.iter().map(|glob| glob.as_str().to_owned()).collect(),
-            frozen: frozen.iter().map(|(pattern, _)| pattern.clone()).collect(),
-            tools: role.tools.clone(),
-            fence: Arc::new(RoleFence::new(
-                live.place.clone.clone(),
-                dispatch.role.clone(),
-                &write,
-                live.run.frozen.clone(),
-                now,
-            )),
-            tokens: dispatch.tokens_left,
-            usd: dispatch.usd_left,
-        };
         let cancel = CancellationToken::new();
         let hosting = Hosting {
             run: id.clone(),
@@ -114,14 +85,35 @@ impl Conductor {
             told: self.told.clone(),
             reports: self.reports.clone(),
             cancel: cancel.clone(),
-            part,
         };
-        let turn = Arc::clone(self.sessions.entry(hosting.part.session.clone()).or_default());
-        self.working.insert(effect.clone(), cancel);
-        let run = id.clone();
+        let part = Part {
+            session: session_of(dispatch.player.as_str()),
+            files: RoleFiles::default(),
+            root: live.place.clone.tree(),
+            model: role.model.clone().or_else(|| live.facts.model.clone()).or_else(|| agent.model.clone()),
+            role: dispatch.role.clone(),
+            write: bounds.write.iter().map(|glob| glob.as_str().to_owned()).collect(),
+            frozen: frozen.iter().map(|(pattern, _)| pattern.clone()).collect(),
+            tools: role.tools.clone(),
+            fence: None,
+            tokens: dispatch.tokens_left,
+            usd: dispatch.usd_left,
+        };
+        let turn = Arc::clone(self.sessions.entry(part.session.clone()).or_default());
+        self.working.insert(effect.clone(), cancel.clone());
+        let (run, place, own) = (id.clone(), Arc::clone(&live.place), role.write.clone());
+        let caches = live.facts.caches.clone();
         self.tasks.spawn(async move {
-            let _speaking = turn.lock_owned().await;
-            Done::Played(run, effect, hosting.play().await)
+            let alone = async { (Arc::clone(&place.desk).lock_owned().await, turn.lock_owned().await) };
+            let _alone = tokio::select! {
+                alone = alone => alone,
+                () = cancel.cancelled() => return Done::Played(run, effect, Played::cancelled()),
+            };
+            let entered = tokio::task::spawn_blocking(move || place.make_ready(&entering, part, bounds, &own, &caches));
+            match entered.await.unwrap_or_else(|error| Err(error.to_string())) {
+                Ok(part) => Done::Played(run, effect, hosting.play(part).await),
+                Err(reason) => Done::Event(run, EventBody::AttemptFailed { effect, reason }),
+            }
         });
         Ok(())
     }
@@ -137,11 +129,11 @@ impl Conductor {
         let takes_end = work.gate.fields().is_none_or(|fields| fields.0.is_empty());
         let body = match played.reason {
             TurnReason::Done | TurnReason::Failed if takes_end => {
-                let Some(looking) = self.looking(id) else { return Ok(()) };
+                let Some(looking) = self.looking(id, Some(&work.role)) else { return Ok(()) };
                 let (run, dispatch) = (id.clone(), effect.clone());
                 self.tasks.spawn(async move {
                     let seen = looking.await;
-                    Done::Seen(Box::new(Handed { run, dispatch, fields: Map::new(), seen, reply: None }))
+                    Done::Seen(Box::new(Handed { run, dispatch, fields: Map::new(), seen, by: By::EndOfTurn }))
                 });
                 return Ok(());
             }
@@ -155,21 +147,28 @@ impl Conductor {
         self.take_if_current(id, body).await
     }
 
-    /// What the conductor sees of the work in a run.
-    pub(crate) async fn look(&self, id: &RunId) -> Result<Seen, String> {
-        match self.looking(id) {
-            Some(looking) => looking.await,
-            None => Err("the run is in no state".to_owned()),
-        }
-    }
-
-    pub(crate) fn looking(&self, id: &RunId) -> Option<impl Future<Output = Result<Seen, String>> + Send + use<>> {
+    /// What the conductor sees of the work in a run. With an agent's work, what it may not have changed is put back first,
+    /// and named.
+    pub(crate) fn looking(
+        &self,
+        id: &RunId,
+        by: Option<&RoleName>,
+    ) -> Option<impl Future<Output = Result<(Seen, Vec<String>), String>> + Send + use<>> {
         let live = self.runs.get(id)?;
         let (place, run, state) = (Arc::clone(&live.place), id.clone(), live.state()?.clone());
         let frozen = live.run.frozen.clone();
+        let bounds = by.and_then(|role| bounds_of(live, role));
         Some(async move {
-            let looked = tokio::task::spawn_blocking(move || place.look(&run, &state, &frozen)).await;
-            looked.map_err(|error| error.to_string())?.map_err(|error| error.to_string())
+            let looked = tokio::task::spawn_blocking(move || {
+                let entered = place.orders().entered(&run, &state).map(|(_, tree)| tree.clone());
+                let mended = match (bounds, entered) {
+                    (Some(bounds), Some(entered)) => bounds.since(entered).mend()?,
+                    _ => Vec::new(),
+                };
+                let mended = mended.into_iter().map(|(path, why)| format!("{path} ({why})")).collect();
+                place.look(&run, &state, &frozen).map(|seen| (seen, mended)).map_err(|error| error.to_string())
+            });
+            looked.await.map_err(|error| error.to_string())?
         })
     }
 
@@ -198,6 +197,18 @@ impl Conductor {
         });
         missing.map(|(name, text)| format!("`{name}`: there is no file `{text}`")).collect()
     }
+}
+
+/// What a role may change in the clone of a run.
+fn bounds_of(live: &Live, role: &RoleName) -> Option<Bounds> {
+    let caches = live.facts.caches.iter().filter_map(|cache| Glob::parse(&format!("{cache}/**")).ok());
+    let own = &live.definition.workflow(&live.run.workflow)?.roles.get(role)?.write;
+    Some(Bounds {
+        clone: live.place.clone.clone(),
+        role: role.clone(),
+        write: own.iter().cloned().chain(caches).collect(),
+        frozen: live.run.frozen.clone(),
+    })
 }
 
 /// The state and the work that a dispatch is about.

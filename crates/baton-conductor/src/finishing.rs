@@ -1,6 +1,6 @@
 //! Finishing: the result of a run goes back to where it came from, and those around it are told.
 
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 
 use baton_core::Fault;
 use baton_workflow::{EffectId, End, EventBody, Kind, RunId, StateName};
@@ -17,7 +17,11 @@ impl Conductor {
         let parent = self.runs.get(parent).ok_or_else(|| ConductError::NoRun(parent.clone()))?;
         if !shares_clone(parent, effect) {
             let clone = parent.place.clone.part(RunId::child(effect).as_str());
-            clone.fork(&parent.place.clone).map_err(|error| Fault::internal(error.to_string()))?;
+            let unable = |error: CloneError| Fault::internal(error.to_string());
+            if !clone.tree().exists() {
+                parent.place.put_back_settled().map_err(unable)?;
+            }
+            clone.fork(&parent.place.clone).map_err(unable)?;
             return Ok(Arc::new(Place::new(clone)));
         }
         Ok(Arc::clone(&parent.place))
@@ -39,9 +43,7 @@ impl Conductor {
                 let is_done = matches!(end, End::Done { .. });
                 let brought = match own {
                     _ if !is_done => Ok(None),
-                    Some((parent, started)) => {
-                        parent.clone.absorb(&place.clone, &started, &facts.identity).map(|()| None)
-                    }
+                    Some((parent, started)) => take_in(&parent, &place, &started, &facts).map(|()| None),
                     None if is_root => bring_back(&place, &facts, &effect, &format!("{workflow}: run {run}")),
                     None => Ok(None),
                 };
@@ -91,9 +93,10 @@ impl Conductor {
             self.take_if_current(parent, body).await?;
         }
         self.settle(id, effect, &receipt).await?;
-        if parent.is_some() {
-            self.runs.remove(id);
-        } else if let Some(live) = self.runs.get(id).filter(|_| is_done) {
+        // A run inside another one stays known: its agents may still tell what they used.
+        if parent.is_none()
+            && let Some(live) = self.runs.get(id).filter(|_| is_done)
+        {
             let (clone, run) = (live.place.clone.clone(), id.clone());
             let removed = tokio::task::spawn_blocking(move || clone.remove(&run)).await;
             if let Ok(Err(error)) = removed {
@@ -121,6 +124,7 @@ fn bring_back(place: &Place, facts: &Facts, effect: &EffectId, message: &str) ->
         // It was seen to before, up to the last step.
         return Ok(None);
     }
+    place.put_back_settled()?;
     place.clone.commit(message, effect, &facts.base, &facts.identity)?;
     let head = place.clone.head()?;
     if head == facts.base {
@@ -130,4 +134,13 @@ fn bring_back(place: &Place, facts: &Facts, effect: &EffectId, message: &str) ->
         place.clone.bring_back(branch)?;
     }
     Ok(Some(head))
+}
+
+/// What was handed in by a run inside another one becomes part of that one's work.
+fn take_in(parent: &Place, part: &Place, started: &EffectId, facts: &Facts) -> Result<(), CloneError> {
+    let _one_by_one = parent.joining.lock().unwrap_or_else(PoisonError::into_inner);
+    part.put_back_settled()?;
+    parent.put_back_settled()?;
+    parent.clone.absorb(&part.clone, started, &facts.identity)?;
+    parent.settle_as_it_is()
 }

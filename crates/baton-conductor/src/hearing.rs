@@ -1,12 +1,12 @@
 //! Hearing: what agents, tasks and people say becomes an event of a run, or goes back to them with a reason.
 
-use baton_core::Fault;
+use baton_core::{Area, Fault, Tier};
 use baton_workflow::{EffectId, EventBody, Rejected, RunId, Wait};
 
 use crate::conductor::Conductor;
 use crate::handing_in::{Told, What};
 use crate::hosting::{Heard, Used};
-use crate::live::{ConductError, Done, Handed, Said};
+use crate::live::{By, ConductError, Done, Handed, Said};
 
 impl Conductor {
     /// Says what a person says to a run.
@@ -27,8 +27,9 @@ impl Conductor {
                     return Err(Rejected::Malformed(vec!["no evidence is waited for".to_owned()]).into());
                 };
                 let dispatch = dispatch.clone();
-                let seen = self.look(id).await;
-                return self.handed_in(Handed { run: id.clone(), dispatch, fields, seen, reply: None }).await.map(drop);
+                let Some(looking) = self.looking(id, None) else { return Ok(()) };
+                let seen = looking.await;
+                return self.handed_in(Handed { run: id.clone(), dispatch, fields, seen, by: By::Person }).await;
             }
         };
         self.take(id, body).await
@@ -57,10 +58,12 @@ impl Conductor {
                         stale_is_fine(taken)
                     }
                     What::Submitted(fields) => {
-                        let Some(looking) = self.looking(&run) else { return Ok(()) };
+                        let role = self.runs.get(&run).and_then(|live| live.dispatches.get(&dispatch));
+                        let role = role.map(|dispatch| dispatch.role.clone());
+                        let Some(looking) = self.looking(&run, role.as_ref()) else { return Ok(()) };
                         self.tasks.spawn(async move {
                             let seen = looking.await;
-                            Done::Seen(Box::new(Handed { run, dispatch, fields, seen, reply: Some(reply) }))
+                            Done::Seen(Box::new(Handed { run, dispatch, fields, seen, by: By::Agent(reply) }))
                         });
                         Ok(())
                     }
@@ -93,31 +96,48 @@ impl Conductor {
 
     /// Takes what was handed in; what is wrong with it goes back.
     async fn handed_in(&mut self, handed: Handed) -> Result<(), ConductError> {
-        let Handed { run, dispatch, fields, seen, reply } = handed;
+        let Handed { run, dispatch, fields, seen, by } = handed;
         let taken = match seen {
-            Ok(work) => match self.missing_paths(&run, &fields) {
-                problems if problems.is_empty() => {
-                    self.take(&run, EventBody::EvidenceSubmitted { effect: dispatch, fields, work }).await
+            Ok((work, mended)) => {
+                if !mended.is_empty() {
+                    let text = format!("changed although it may not be, so it was put back: {}", mended.join(", "));
+                    self.take_if_current(&run, EventBody::Noted { effect: dispatch.clone(), text }).await?;
                 }
-                problems => Err(Rejected::Malformed(problems).into()),
-            },
-            Err(why) => Err(Fault::internal(why).into()),
+                match self.missing_paths(&run, &fields) {
+                    problems if problems.is_empty() => {
+                        let effect = dispatch.clone();
+                        self.take(&run, EventBody::EvidenceSubmitted { effect, fields, work }).await
+                    }
+                    problems => Err(Rejected::Malformed(problems).into()),
+                }
+            }
+            Err(why) => Err(Fault::new(Area::Task, Tier::UserFixable, why).into()),
         };
-        match (reply, taken) {
-            (Some(reply), Ok(())) => {
+        if taken.is_err()
+            && let Some(live) = self.runs.get(&run)
+        {
+            // The work goes on.
+            live.place.forget_settled().map_err(|error| Fault::internal(error.to_string()))?;
+        }
+        match (by, taken) {
+            (By::Agent(reply), Ok(())) => {
                 drop(reply.send(Ok("Handed in. Baton verifies it now; your turn ends here.".to_owned())));
                 Ok(())
             }
-            (Some(reply), Err(ConductError::Rejected(rejected))) => {
+            (By::Agent(reply), Err(ConductError::Rejected(rejected))) => {
                 drop(reply.send(Err(format!("not handed in: {rejected}. Mend it and hand it in again"))));
                 Ok(())
             }
-            (Some(reply), Err(ConductError::Fault(fault))) => {
+            (By::Agent(reply), Err(ConductError::Fault(fault))) => {
                 drop(reply.send(Err(format!("not handed in: {fault}"))));
                 Ok(())
             }
-            (None, taken) => taken,
-            (Some(_), Err(error)) => Err(error),
+            (By::EndOfTurn, Err(ConductError::Fault(fault))) => {
+                let reason = fault.to_string();
+                self.take_if_current(&run, EventBody::AttemptFailed { effect: dispatch, reason }).await
+            }
+            (By::EndOfTurn, taken) => stale_is_fine(taken),
+            (By::Person | By::Agent(_), taken) => taken,
         }
     }
 }

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use baton_agent::{Conversation, Options};
-use baton_core::{AgentRole, Block, Event, EventBody, Fault, Op, Role, Tokens, TurnReason, Usd};
+use baton_core::{AgentRole, Block, Event, EventBody, Fault, Op, Role, SessionId, Tokens, TurnReason, Usd};
 use baton_llm::Past;
 use baton_workflow::{EffectId, Fields, RunId};
 use tokio::sync::mpsc;
@@ -21,6 +21,9 @@ use crate::stage::{Part, Stage};
 const END_MAX: Duration = Duration::from_secs(15);
 /// What was used is told to the run at least this often, so that a crash forgets little.
 const SPENT_EVERY: Duration = Duration::from_secs(10);
+
+/// Facts of a tool's outcome by which it is known that an agent tried more than it may: by whom it was stopped.
+const REFUSALS: [&str; 4] = ["refused", "kept_out", "put_back", "leftovers"];
 
 /// What the conductor hears from its agents.
 pub(crate) enum Heard {
@@ -61,7 +64,6 @@ pub(crate) struct Hosting {
     pub(crate) order: EffectId,
     /// The dispatch.
     pub(crate) dispatch: EffectId,
-    pub(crate) part: Part,
     /// What it hands in; none if the end of its turn counts.
     pub(crate) fields: Option<Fields>,
     /// What it is told, and what if it was told before and stopped.
@@ -81,23 +83,30 @@ pub(crate) struct Played {
     pub(crate) fault: Option<Fault>,
 }
 
+impl Played {
+    /// It was not needed any more before it began.
+    pub(crate) fn cancelled() -> Self {
+        Self { reason: TurnReason::Cancelled, fault: None }
+    }
+}
+
 impl Hosting {
     /// Lets the agent work until its turn ends.
-    pub(crate) async fn play(self) -> Played {
+    pub(crate) async fn play(self, part: Part) -> Played {
         let failed = |fault: Fault| Played { reason: TurnReason::Error, fault: Some(fault) };
-        let (stage, part) = (Arc::clone(&self.stage), self.part.clone());
+        let (stage, session, role) = (Arc::clone(&self.stage), part.session.clone(), part.role.clone());
         let opened = tokio::task::spawn_blocking(move || stage.conversation(&part)).await;
         let mut options = match opened.unwrap_or_else(|error| Err(Fault::internal(error.to_string()))) {
             Ok(options) => options,
             Err(fault) => return failed(fault),
         };
-        options.role = AgentRole::new(self.part.role.as_str());
+        options.role = AgentRole::new(role.as_str());
         let line = Line { dispatch: self.dispatch.clone(), ear: self.told.clone() };
         if let Some(fields) = &self.fields {
             options.executor = options.executor.with_tool(SubmitEvidence::new(fields, line.clone()));
         }
         options.executor = options.executor.with_tool(RequestHelp::new(line));
-        let was_told = match self.take_place(&mut options) {
+        let was_told = match self.take_place(&session, &mut options) {
             Ok(was_told) => was_told,
             Err(error) => return failed(Fault::internal(format!("the clone cannot be written: {error}"))),
         };
@@ -111,7 +120,7 @@ impl Hosting {
         let (conversation, mut events) = Conversation::start(options);
         conversation.submit(Op::Prompt { content: vec![Block::text(prompt.clone())] }).await;
         let mut conversation = Some(conversation);
-        let mut played = Played { reason: TurnReason::Cancelled, fault: None };
+        let mut played = Played::cancelled();
         let (mut unspent, mut told_at) = (Used::default(), Instant::now());
         let mut is_given_up = None;
         loop {
@@ -120,7 +129,7 @@ impl Hosting {
                     let Some(event) = event else { break };
                     self.hear(&event, &mut played, &mut unspent).await;
                     let is_over = matches!(event.body, EventBody::TurnEnded { .. });
-                    self.reports.agent(&self.run, &self.part.role, event);
+                    self.reports.agent(&self.run, &role, event);
                     if is_over {
                         // What it kept running ends with it.
                         conversation = None;
@@ -151,9 +160,8 @@ impl Hosting {
             }),
             EventBody::Failed(fault) => played.fault = Some(fault.clone()),
             EventBody::TurnEnded { reason, .. } => played.reason = *reason,
-            EventBody::ToolEnded { tool, output, is_error: true, meta, .. } => {
-                let is_refused = meta.contains_key("refused") || meta.contains_key("put_back");
-                if is_refused || (tool == "bash" && is_kept_out(output)) {
+            EventBody::ToolEnded { tool, output, meta, .. } => {
+                if REFUSALS.iter().any(|refusal| meta.contains_key(*refusal)) {
                     let text = refused_in_words(tool, output);
                     drop(
                         self.heard
@@ -175,7 +183,7 @@ impl Hosting {
 
     /// Notes that the agent is told this, and lets its script go on where the role was, whoever played it. How many answers
     /// there were when it was told before, if it was.
-    fn take_place(&self, options: &mut Options) -> std::io::Result<Option<usize>> {
+    fn take_place(&self, session: &SessionId, options: &mut Options) -> std::io::Result<Option<usize>> {
         let mut orders = self.orders.lock().unwrap_or_else(PoisonError::into_inner);
         let role = options.role.clone();
         let history = options.history.get_or_insert_default();
@@ -188,11 +196,11 @@ impl Hosting {
         }
         let answers = answers_in(history);
         // Before anybody goes on: how far scripts came in this conversation, and how far this role's came in another.
-        let mut unfinished = orders.told(&self.part.session);
-        let elsewhere = orders.of(role.as_str()).filter(|order| order.session != self.part.session && !order.is_over);
+        let mut unfinished = orders.told(session);
+        let elsewhere = orders.of(role.as_str()).filter(|order| order.session != *session && !order.is_over);
         unfinished.extend(elsewhere.map(|order| (role.to_string(), order.clone())));
         for (role, order) in unfinished {
-            let other = if order.session == self.part.session { None } else { self.stage.history(&order.session) };
+            let other = if order.session == *session { None } else { self.stage.history(&order.session) };
             let Some(history) = other.as_ref().or(options.history.as_ref()) else { continue };
             let past = match history.places.get(&role) {
                 Some(place) => Past { place: Some(place.clone()), counted: history.counted },
@@ -206,8 +214,7 @@ impl Hosting {
         history.counted = answers;
         history.places.remove(role.as_str());
         history.places.extend(place.clone().map(|place| (role.to_string(), place)));
-        let order =
-            Order { effect: self.order.clone(), session: self.part.session.clone(), place, answers, is_over: false };
+        let order = Order { effect: self.order.clone(), session: session.clone(), place, answers, is_over: false };
         orders.tell(role.as_str(), order)?;
         Ok(None)
     }
@@ -215,13 +222,6 @@ impl Hosting {
 
 fn answers_in(history: &baton_session::History) -> usize {
     history.messages.iter().filter(|message| message.role == Role::Assistant).count()
-}
-
-/// Whether the kernel kept a command from writing.
-fn is_kept_out(output: &str) -> bool {
-    ["Read-only file system", "Permission denied", "Operation not permitted", "EROFS", "EACCES"]
-        .iter()
-        .any(|sign| output.contains(sign))
 }
 
 /// What was refused, without the advice to the agent.

@@ -145,8 +145,19 @@ pub(crate) struct Handed {
     pub(crate) run: RunId,
     pub(crate) dispatch: EffectId,
     pub(crate) fields: Map<String, Value>,
-    pub(crate) seen: Result<Seen, String>,
-    pub(crate) reply: Option<oneshot::Sender<Result<String, String>>>,
+    /// What is seen, and what was put back because it may not be changed.
+    pub(crate) seen: Result<(Seen, Vec<String>), String>,
+    pub(crate) by: By,
+}
+
+/// Who handed something in.
+pub(crate) enum By {
+    /// An agent that waits for what comes of it.
+    Agent(oneshot::Sender<Result<String, String>>),
+    /// An agent, by the end of its turn.
+    EndOfTurn,
+    /// A person.
+    Person,
 }
 
 impl Live {

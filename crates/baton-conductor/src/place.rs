@@ -2,16 +2,23 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use baton_workflow::{EffectId, Frozen, RunId, Seen, StateName, TreeHash};
+use baton_tools::Fence;
+use baton_workflow::{EffectId, Frozen, Glob, RunId, Seen, StateName, TreeHash};
 
 use crate::hosting::orders_of;
 use crate::orders::Orders;
+use crate::role_fence::{Bounds, role_files};
 use crate::run_clone::{CloneError, RunClone};
+use crate::stage::Part;
 
 /// Where a run works.
 pub(crate) struct Place {
     pub(crate) clone: RunClone,
     pub(crate) orders: Arc<Mutex<Orders>>,
+    /// One agent at a time works here: the next begins when everything of the one before has ended.
+    pub(crate) desk: Arc<tokio::sync::Mutex<()>>,
+    /// Results of runs inside come in one after another.
+    pub(crate) joining: Mutex<()>,
 }
 
 /// What a state that is entered needs to know.
@@ -27,15 +34,35 @@ pub(crate) struct Entering {
 impl Place {
     pub(crate) fn new(clone: RunClone) -> Self {
         let orders = orders_of(clone.dir());
-        Self { clone, orders }
+        Self { clone, orders, desk: Arc::default(), joining: Mutex::default() }
     }
 
-    /// Gets the tree ready for an agent; what it is then.
-    pub(crate) fn enter(&self, entering: &Entering, caches: &[String]) -> Result<TreeHash, String> {
+    /// Gets everything ready for an agent, which is alone here.
+    pub(crate) fn make_ready(
+        &self,
+        entering: &Entering,
+        part: Part,
+        bounds: Bounds,
+        own: &[Glob],
+        caches: &[String],
+    ) -> Result<Part, String> {
+        let fence = bounds.since(self.enter(entering, caches)?);
+        // What an earlier attempt left beyond it does not stay.
+        fence.mend()?;
+        let files = role_files(&self.clone.tree(), own, caches, self.clone.borrowed());
+        Ok(Part { files, fence: Some(Arc::new(fence)), ..part })
+    }
+
+    /// Gets the tree ready for an agent; what it was when the state was entered.
+    fn enter(&self, entering: &Entering, caches: &[String]) -> Result<TreeHash, String> {
         let told = |error: CloneError| error.to_string();
         let Entering { run, state, role, attempt, dispatch, is_new } = entering;
         let is_told = self.orders().of(role).is_some_and(|order| order.effect == *dispatch);
-        let settled = if is_told { None } else { self.put_back_settled().map_err(told)? };
+        let mut settled = None;
+        if !is_told {
+            settled = self.put_back_settled().map_err(told)?;
+            self.forget_settled().map_err(told)?;
+        }
         for cache in caches {
             let dir = self.clone.tree().join(cache);
             std::fs::create_dir_all(&dir).map_err(|error| format!("{}: {error}", dir.display()))?;
@@ -46,10 +73,10 @@ impl Place {
         if known.is_none() || (*is_new && known != Some(*attempt)) {
             orders.enter(run, state, *attempt, now.clone()).map_err(|error| error.to_string())?;
         }
-        Ok(now)
+        Ok(orders.entered(run, state).map_or(now, |(_, tree)| tree.clone()))
     }
 
-    fn orders(&self) -> MutexGuard<'_, Orders> {
+    pub(crate) fn orders(&self) -> MutexGuard<'_, Orders> {
         self.orders.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -59,10 +86,10 @@ impl Place {
         if self.clone.snapshot()? != settled {
             self.clone.put_back(&settled)?;
         }
-        self.forget_settled()?;
         Ok(Some(settled))
     }
 
+    /// Somebody works on: what they do counts.
     pub(crate) fn forget_settled(&self) -> Result<(), CloneError> {
         self.orders().settle(None).map_err(|why| CloneError::Io { path: self.clone.dir().to_owned(), why })
     }
@@ -80,8 +107,16 @@ impl Place {
         }
         changed.sort();
         changed.dedup();
-        let settled = self.orders().settle(Some(tree.clone()));
-        settled.map_err(|why| CloneError::Io { path: self.clone.dir().to_owned(), why })?;
+        self.settle(&tree)?;
         Ok(Seen { tree, changed })
+    }
+    /// The tree as it is counts, until somebody works on.
+    pub(crate) fn settle_as_it_is(&self) -> Result<(), CloneError> {
+        self.settle(&self.clone.snapshot()?)
+    }
+
+    fn settle(&self, tree: &TreeHash) -> Result<(), CloneError> {
+        let settled = self.orders().settle(Some(tree.clone()));
+        settled.map_err(|why| CloneError::Io { path: self.clone.dir().to_owned(), why })
     }
 }

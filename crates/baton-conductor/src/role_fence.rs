@@ -9,25 +9,34 @@ use crate::run_clone::RunClone;
 
 /// What a role may change in a clone.
 #[derive(Debug)]
+pub(crate) struct Bounds {
+    pub(crate) clone: RunClone,
+    pub(crate) role: RoleName,
+    /// Its files, and those of build caches.
+    pub(crate) write: Vec<Glob>,
+    pub(crate) frozen: Frozen,
+}
+
+/// The bounds, and the tree when the state was entered: what may not be changed is as it was then.
+#[derive(Debug)]
 pub(crate) struct RoleFence {
-    clone: RunClone,
-    role: RoleName,
+    bounds: Bounds,
     scope: Scope,
-    frozen: Frozen,
-    /// The tree when the role began: what it may not change is as it was then.
     began: TreeHash,
 }
 
-impl RoleFence {
-    pub(crate) fn new(clone: RunClone, role: RoleName, write: &[Glob], frozen: Frozen, began: TreeHash) -> Self {
-        Self { clone, role, scope: Scope::of(write), frozen, began }
+impl Bounds {
+    pub(crate) fn since(self, began: TreeHash) -> RoleFence {
+        RoleFence { scope: Scope::of(&self.write), bounds: self, began }
     }
+}
 
+impl RoleFence {
     fn why_not(&self, path: &RelPath) -> Option<String> {
-        match self.frozen.by(path) {
+        match self.bounds.frozen.by(path) {
             Some(state) => Some(format!("frozen by {state}")),
             None if self.scope.allows(path) => None,
-            None => Some(format!("not among the files of role {}", self.role)),
+            None => Some(format!("not among the files of role {}", self.bounds.role)),
         }
     }
 }
@@ -35,26 +44,27 @@ impl RoleFence {
 impl Fence for RoleFence {
     fn mend(&self) -> Result<Vec<(String, String)>, String> {
         let told = |error: crate::run_clone::CloneError| error.to_string();
-        let now = self.clone.snapshot().map_err(told)?;
-        let changed = self.clone.changed(&self.began, &now).map_err(told)?;
+        let clone = &self.bounds.clone;
+        let now = clone.snapshot().map_err(told)?;
+        let changed = clone.changed(&self.began, &now).map_err(told)?;
         let beyond: Vec<(RelPath, String)> =
             changed.into_iter().filter_map(|path| self.why_not(&path).map(|why| (path, why))).collect();
         if !beyond.is_empty() {
             let paths: Vec<RelPath> = beyond.iter().map(|(path, _)| path.clone()).collect();
-            let mended = self.clone.mixed(&now, &self.began, &paths).map_err(told)?;
-            self.clone.put_back(&mended).map_err(told)?;
+            let mended = clone.mixed(&now, &self.began, &paths).map_err(told)?;
+            clone.put_back(&mended).map_err(told)?;
         }
         Ok(beyond.into_iter().map(|(path, why)| (path.to_string(), why)).collect())
     }
 }
 
 /// The directories that commands of a role may write: as far as globs can be said in directories.
-pub(crate) fn role_files(tree: &Path, write: &[Glob], caches: &[String]) -> RoleFiles {
+pub(crate) fn role_files(tree: &Path, write: &[Glob], caches: &[String], readable: Vec<PathBuf>) -> RoleFiles {
     let mut writable: Vec<PathBuf> = write.iter().map(|glob| tree.join(fixed_dir(glob.as_str()))).collect();
     writable.extend(caches.iter().map(|cache| tree.join(cache)));
     writable.sort();
     writable.dedup();
-    let mut kept = Vec::new();
+    let (mut kept, mut watched) = (Vec::new(), Vec::new());
     if writable.iter().any(|dir| dir == tree) {
         // The whole tree would be writable: what nobody may write is held apart.
         let scope = Scope::of(write);
@@ -68,10 +78,16 @@ pub(crate) fn role_files(tree: &Path, write: &[Glob], caches: &[String]) -> Role
         kept.extend(
             entries.filter(|entry| !is_reached(&entry.file_name().to_string_lossy())).map(|entry| entry.path()),
         );
-        kept.push(tree.join(".git"));
+        let git = tree.join(".git");
+        watched.extend(GIT_OBEYS.map(|name| git.join(name)));
+        kept.push(git);
     }
-    RoleFiles { writable, kept }
+    RoleFiles { writable, kept, watched, readable }
 }
+
+/// What says in a clone what git does and what was committed. Not its index, which is large and which nobody believes.
+const GIT_OBEYS: [&str; 9] =
+    ["HEAD", "commondir", "config", "config.worktree", "hooks", "info", "objects/info", "packed-refs", "refs"];
 
 /// The part of a glob before its first wildcard, as a directory.
 fn fixed_dir(glob: &str) -> PathBuf {
@@ -111,7 +127,7 @@ mod tests {
             std::fs::create_dir(tree.join(name)).unwrap();
         }
         std::fs::write(tree.join("hello.txt"), "").unwrap();
-        let files = |write: &[&str]| role_files(tree, &globs(write), &["target".to_owned()]);
+        let files = |write: &[&str]| role_files(tree, &globs(write), &["target".to_owned()], Vec::new());
         let narrow = files(&["tests/**", "src/deep/*.rs"]);
         assert_eq!(narrow.writable, ["src/deep", "target", "tests"].map(|name| tree.join(name)));
         assert!(narrow.kept.is_empty());

@@ -148,6 +148,17 @@ impl RunClone {
         self.included()
     }
 
+    /// Where the objects are that this clone does not have itself: the person's, and those that they borrow.
+    pub(crate) fn borrowed(&self) -> Vec<PathBuf> {
+        let objects = ["rev-parse", "--path-format=absolute", "--git-path", "objects"];
+        let Ok(objects) = run(git::command(&self.repository).args(objects)) else { return Vec::new() };
+        let objects = PathBuf::from(objects);
+        let theirs = fs::read_to_string(objects.join("info/alternates")).unwrap_or_default();
+        let theirs = theirs.lines().filter(|line| !line.is_empty()).map(|line| objects.join(line));
+        let real = theirs.chain([objects.clone()]).filter_map(|dir| dir.canonicalize().ok());
+        real.collect()
+    }
+
     /// Checks submodules out, from the person's own copies of them.
     fn submodules(&self) -> Result<()> {
         let file = self.tree().join(".gitmodules");

@@ -42,7 +42,7 @@ pub struct Part {
     /// The tools that it is given.
     pub tools: Vec<String>,
     /// Puts back what commands should not have changed.
-    pub fence: Arc<dyn Fence>,
+    pub fence: Option<Arc<dyn Fence>>,
     /// Tokens that it may use.
     pub tokens: Tokens,
     /// Dollars that it may use.

@@ -81,8 +81,10 @@ impl Conductor {
                 }
                 Act::Command { argv, .. } => {
                     let (begun, id, tree) = (Arc::clone(&journal), effect.clone(), place.clone.tree());
+                    let before = Arc::clone(&place);
                     let ready = tokio::task::spawn_blocking(move || {
                         begun.begin(&id).map_err(|error| error.to_string())?;
+                        before.put_back_settled().map_err(|error| error.to_string())?;
                         stage.workshop(&tree).map_err(|fault| fault.to_string())
                     });
                     match ready.await.unwrap_or_else(|error| Err(error.to_string())) {

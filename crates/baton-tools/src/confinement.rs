@@ -45,10 +45,14 @@ pub struct Leave {
 /// What the commands of a role may write in a workspace that they can read.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RoleFiles {
-    /// Directories and files. What is not there is left out.
+    /// Directories and files, by their real paths. What is not there is left out.
     pub writable: Vec<PathBuf>,
-    /// What lies in one of them and stays as it is.
+    /// What lies in one of them and stays as it is. Where nothing holds it, the workspace's fence has to do.
     pub kept: Vec<PathBuf>,
+    /// The same, but no fence sees it: where nothing holds it, it is compared and put back after each command.
+    pub watched: Vec<PathBuf>,
+    /// What they read elsewhere, also where that would be hidden.
+    pub readable: Vec<PathBuf>,
 }
 
 impl Confinement {
@@ -73,9 +77,11 @@ impl Confinement {
         let mut readable = vec![workspace.outputs().to_owned()];
         let mut dirs: Vec<PathBuf> = workspace.dirs().cloned().collect();
         if is_read_only || self.role.is_some() {
-            // Said, since a workspace in `/tmp` would not be there at all otherwise.
-            readable.append(&mut dirs);
+            // Said, since a workspace in `/tmp` would not be there at all otherwise. What can be read only cannot be written.
+            let is_written = |dir: &PathBuf| self.role.iter().any(|role| role.writable.contains(dir));
+            readable.extend(dirs.drain(..).filter(|dir| is_read_only || !is_written(dir)));
         }
+        readable.extend(self.role.iter().flat_map(|role| &role.readable).cloned());
         let mut policy = Policy::of(&sandbox::Workspace {
             dirs: &dirs,
             temp: workspace.temp(),
@@ -89,11 +95,16 @@ impl Confinement {
             policy.writable.extend(self.writable.iter().filter(|dir| dir.is_dir()).cloned());
         }
         if let Some(role) = self.role.as_ref().filter(|_| !is_read_only) {
-            policy.writable.extend(role.writable.iter().filter(|path| path.exists()).cloned());
-            // Elsewhere the fence has to do: a copy of each would have to be made.
-            let is_held = self.level() == Level::Namespaces;
-            let kept = role.kept.iter().filter(|path| is_held && path.symlink_metadata().is_ok());
-            policy.protected.extend(kept.map(|path| Protected::new(path, StandIn::Dir)));
+            // A link that took the place of one would lead to what the role may not write.
+            let is_plain = |path: &&PathBuf| path.canonicalize().is_ok_and(|real| real == **path);
+            policy.writable.extend(role.writable.iter().filter(is_plain).cloned());
+            if self.level() == Level::Namespaces {
+                let kept = role.kept.iter().filter(|path| path.symlink_metadata().is_ok());
+                policy.protected.extend(kept.map(|path| Protected::new(path, StandIn::Dir)));
+            } else {
+                // A copy of each has to be made, so this is only what is small.
+                policy.protected.extend(role.watched.iter().map(|path| Protected::new(path, StandIn::Nothing)));
+            }
         }
         policy.writable.extend(leave.writable.iter().filter_map(|path| existing(path)));
         self.sandbox.prepare(&policy)

@@ -7,6 +7,15 @@ use crate::{CallContext, Outcome, Workspace};
 
 /// How many files an outcome names.
 const SHOWN_MAX: usize = 8;
+/// How programs say that the kernel kept them from writing.
+const SIGNS: [&str; 6] = [
+    "Read-only file system",
+    "Permission denied",
+    "Operation not permitted",
+    "Invalid cross-device link",
+    "EROFS",
+    "EACCES",
+];
 
 /// Knows what may be changed in a workspace, and puts the rest back.
 pub trait Fence: Debug + Send + Sync {
@@ -28,6 +37,10 @@ pub(crate) async fn mend(command: &str, cx: &CallContext, outcome: &mut Outcome)
     let Some(fence) = cx.workspace.fence().cloned() else { return };
     if cx.workspace.only_reads(command) {
         return;
+    }
+    if SIGNS.iter().any(|sign| outcome.text.contains(sign)) {
+        // Whatever its exit code says.
+        outcome.meta.insert("kept_out".to_owned(), true.into());
     }
     match crate::blocking(move || fence.mend()).await {
         Ok(mended) if mended.is_empty() => {}

@@ -79,18 +79,16 @@ impl Stage for Staging {
         let moved =
             |path: &PathBuf| path.strip_prefix(&part.root).map_or_else(|_| path.clone(), |rest| root.join(rest));
         let mut confinement = self.confinement()?;
-        if part.files.writable.is_empty() {
-            confinement.set_read_only(true);
-        } else {
-            let mut files = part.files.clone();
-            files.writable = files.writable.iter().map(moved).collect();
-            files.kept = files.kept.iter().map(moved).collect();
-            for dir in &files.writable {
-                // So that it can be written at all; git does not see empty directories.
-                drop(std::fs::create_dir_all(dir));
-            }
-            confinement.role = Some(files);
+        let mut files = part.files.clone();
+        for paths in [&mut files.writable, &mut files.kept, &mut files.watched] {
+            *paths = paths.iter().map(moved).collect();
         }
+        confinement.set_read_only(files.writable.is_empty());
+        for dir in files.writable.iter().filter(|dir| has_no_link(dir)) {
+            // So that it can be written at all; git does not see empty directories.
+            drop(std::fs::create_dir_all(dir));
+        }
+        confinement.role = Some(files);
         let models = Models::new(setup.llm.clone(), Arc::clone(&self.clock), Arc::clone(&self.ids));
         let env = |name: &str| setup.env(name);
         let fault = |error: LlmError| error.fault();
@@ -109,7 +107,10 @@ impl Stage for Staging {
         let patterns = |texts: &[String]| texts.iter().map(|text| Pattern::new(text)).collect::<Vec<_>>();
         let scope =
             Scope { writable: Some(patterns(&part.write)), frozen: patterns(&part.frozen), ..self.scope(&root)? };
-        let workspace = self.workspace(scope, confinement)?.with_fence(Arc::clone(&part.fence));
+        let mut workspace = self.workspace(scope, confinement)?;
+        if let Some(fence) = &part.fence {
+            workspace = workspace.with_fence(Arc::clone(fence));
+        }
         let executor = Executor::new(tools, Arc::new(workspace));
         let environment = Environment {
             cwd: root.display().to_string(),
@@ -159,6 +160,12 @@ impl Stage for Staging {
         let workspace = self.workspace(self.scope(&root)?, self.confinement()?)?;
         Ok(Executor::new(Registry::builtin(), Arc::new(workspace)))
     }
+}
+
+/// Whether no link leads to where this path is, or will be.
+fn has_no_link(path: &Path) -> bool {
+    let there = path.ancestors().find(|dir| dir.symlink_metadata().is_ok());
+    there.is_some_and(|dir| dir.canonicalize().is_ok_and(|real| real == dir))
 }
 
 fn real(path: &Path) -> Result<PathBuf, Fault> {

@@ -36,6 +36,11 @@ impl Walker<'_> {
         };
         let reason = format!("`{}` {}", escaped(name), entry.reason);
         self.find(Decision::new(entry.level, entry.id.clone(), reason), About::Part(part), leaves);
+        if name == "git" && entry.class == Class::Write && self.scope.writable.is_some() {
+            let sub = words.operands.first().map_or("", |arg| arg.text.as_str());
+            let reason = format!("`git {}` changes the repository, and in a run only Baton does that", escaped(sub));
+            self.find(Decision::deny("path.role", reason), About::Whole, Leaves::Not);
+        }
         let asks = |walker: &mut Self, rule: String, reason: String| {
             walker.find(Decision::ask(rule, reason), About::Part(part), leaves);
         };
@@ -106,6 +111,8 @@ impl Walker<'_> {
             self.ask("shell.unknown-directory", "where it runs is not known before it runs");
         }
         let written: &[Arg] = match entry.class {
+            // Its first word says what it does.
+            Class::Write if name == "git" => words.operands.get(1..).unwrap_or_default(),
             Class::Write => &words.operands,
             Class::Copy => words.operands.last().map_or(&[], std::slice::from_ref),
             _ => &[],

@@ -108,6 +108,9 @@ fn outcome(finished: Finished, limits: &Limits, gone: Option<String>) -> Outcome
         .with("signal", signal)
         .with("duration_ms", u64::try_from(finished.duration.as_millis()).unwrap_or(u64::MAX))
         .with("truncated", finished.output.cut);
+    if finished.leftovers > 0 {
+        outcome = outcome.with("leftovers", finished.leftovers);
+    }
     finished.kept.tell(&mut outcome.meta);
     outcome
 }

@@ -10,6 +10,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use tokio::time::Instant;
 
+use crate::fence;
 use crate::keep;
 use crate::process::{Job, Phase, status_in_words};
 use crate::shape::{cut_line, in_words};
@@ -111,10 +112,14 @@ impl TypedTool for BashBackground {
                 };
                 // What it changes later is not known to be its work, and is refused like that of others.
                 let kept = keep::after(kept, cx).await;
-                let (id, job) = started?;
+                let (id, job) = match started {
+                    Ok(started) => started,
+                    Err(why) => return Ok(Outcome::error(why).with("refused", true)),
+                };
                 let mut outcome = told(id, &job, missed, true);
                 kept.tell(&mut outcome);
                 outcome.is_error = matches!(job.log.phase(), Phase::Ended { status, .. } if !status.is_some_and(|status| status.success()));
+                fence::mend(command, cx, &mut outcome).await;
                 Ok(outcome)
             }
             Asked::Read(id) => {
@@ -123,12 +128,16 @@ impl TypedTool for BashBackground {
                     missed = wait_for_output(&job, input.wait(), until) => missed,
                     () = cx.cancel.cancelled() => None,
                 };
-                Ok(told(id, &job, missed, false))
+                let mut outcome = told(id, &job, missed, false);
+                fence::mend(&job.command, cx, &mut outcome).await;
+                Ok(outcome)
             }
             Asked::Kill(id) => {
                 let job = background.get(id)?;
                 job.end().await;
-                Ok(told(id, &job, None, false))
+                let mut outcome = told(id, &job, None, false);
+                fence::mend(&job.command, cx, &mut outcome).await;
+                Ok(outcome)
             }
             Asked::List => Ok(Outcome::ok(list(&background.all()))),
         }
