@@ -441,6 +441,10 @@ impl Conductor {
             let timer = self.next_timer();
             tokio::select! {
                 done = self.tasks.join_next(), if !self.tasks.is_empty() => {
+                    // What an agent used and tried comes before how it ended: a cap counts more than a failed attempt.
+                    while let Ok(heard) = hears.try_recv() {
+                        self.hear(heard).await?;
+                    }
                     match done {
                         Some(Ok(done)) => self.done(done).await?,
                         Some(Err(error)) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
@@ -546,6 +550,7 @@ impl Conductor {
     /// Takes what was handed in; what is wrong with it goes back.
     async fn handed_in(&mut self, handed: Handed) -> Result<(), ConductError> {
         let Handed { run, dispatch, fields, seen, by } = handed;
+        let agent = self.working.get(&dispatch).cloned();
         let taken = match seen {
             Ok((work, mended)) => {
                 if !mended.is_empty() {
@@ -586,6 +591,11 @@ impl Conductor {
                 self.take_if_current(&run, EventBody::AttemptFailed { effect: dispatch, reason }).await
             }
             (By::EndOfTurn, taken) => stale_is_fine(taken),
+            (By::Person, Ok(())) => {
+                // Whoever was at it is not needed any more.
+                agent.inspect(CancellationToken::cancel);
+                Ok(())
+            }
             (By::Person | By::Agent(_), taken) => taken,
         }
     }
