@@ -256,7 +256,11 @@ impl Conductor {
                 let fault = played.fault.map(|fault| fault.to_string());
                 let reason =
                     fault.unwrap_or_else(|| format!("the agent's turn ended: {:?}", played.reason).to_lowercase());
-                EventBody::AttemptFailed { effect: effect.clone(), reason }
+                if played.reason == Budget {
+                    EventBody::OutOfBudget { effect: effect.clone(), reason }
+                } else {
+                    EventBody::AttemptFailed { effect: effect.clone(), reason }
+                }
             }
         };
         self.take_if_current(id, body).await

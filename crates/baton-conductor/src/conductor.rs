@@ -396,7 +396,7 @@ impl Conductor {
         let run = &self.runs.get(id).ok_or_else(|| ConductError::NoRun(id.clone()))?.run;
         let body = match said {
             Said::Stop { reason } => EventBody::Stopped { reason },
-            Said::Raise { caps } => EventBody::CapRaised { tokens: caps.tokens, usd: caps.usd },
+            Said::Raise { caps } => return self.raise(id, caps).await,
             Said::Answer { answer, comment } => {
                 let effect = match run.visit().map(|visit| &visit.wait) {
                     Some(Wait::Help { ask, .. } | Wait::Approval { ask, .. } | Wait::Person { ask }) => ask.clone(),
@@ -415,6 +415,28 @@ impl Conductor {
             }
         };
         self.take(id, body).await
+    }
+
+    /// Raises the caps of a run. Those inside it may use what is left then.
+    async fn raise(&mut self, id: &RunId, caps: Caps) -> Result<(), ConductError> {
+        self.take(id, EventBody::CapRaised { tokens: caps.tokens, usd: caps.usd }).await?;
+        let Some(around) = self.runs.get(id).map(|live| live.run.total()) else { return Ok(()) };
+        let is_inside = |other: &RunId| {
+            let parent = |run: &RunId| self.runs.get(run)?.parent.as_ref().map(|(parent, _)| parent.clone());
+            std::iter::successors(parent(other), parent).any(|above| above == *id)
+        };
+        let inside: Vec<RunId> = self.runs.keys().filter(|other| is_inside(other)).cloned().collect();
+        for other in inside {
+            let Some(own) = self.runs.get(&other).map(|live| live.run.total()) else { continue };
+            let tokens = caps.tokens.map(|cap| cap.saturating_sub(around.tokens).saturating_add(own.tokens));
+            let usd = caps.usd.map(|cap| {
+                let mut left = cap.saturating_sub(around.usd);
+                left += own.usd;
+                left
+            });
+            self.take_if_current(&other, EventBody::CapRaised { tokens, usd }).await?;
+        }
+        Ok(())
     }
 
     /// Works until the run rests, or is told to stop.

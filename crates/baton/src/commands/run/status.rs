@@ -287,6 +287,7 @@ pub(super) fn event_in_words(body: &EventBody) -> String {
         }
         EventBody::TimedOut { effect } => format!("{} ran out of time", state_of(effect)),
         EventBody::AttemptFailed { effect, reason } => format!("{} failed · {reason}", state_of(effect)),
+        EventBody::OutOfBudget { effect, reason } => format!("{} cannot go on · {reason}", state_of(effect)),
         EventBody::AgentEnded { effect } => format!("{} ended its turn without evidence", state_of(effect)),
         EventBody::HelpRequested { effect, question } => format!("{} asks for help · {question}", state_of(effect)),
         EventBody::PersonAnswered { answer, comment, .. } => format!("a person answers: {answer} {comment}"),
