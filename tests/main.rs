@@ -24,6 +24,7 @@ mod network;
 mod output_formats;
 mod paths;
 mod plan;
+mod runs_input;
 mod runs_liars;
 mod runs_scope;
 mod sandbox;
