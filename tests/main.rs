@@ -26,6 +26,7 @@ mod paths;
 mod plan;
 mod runs_crashes;
 mod runs_docs;
+mod runs_input;
 mod runs_liars;
 mod runs_scope;
 mod sandbox;

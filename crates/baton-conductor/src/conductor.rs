@@ -281,6 +281,10 @@ impl Conductor {
             let timer = self.next_timer();
             tokio::select! {
                 done = self.tasks.join_next(), if !self.tasks.is_empty() => {
+                    // What an agent used and tried comes before how it ended: a cap counts more than a failed attempt.
+                    while let Ok(heard) = ears.try_recv() {
+                        self.hear(heard).await?;
+                    }
                     match done {
                         Some(Ok(done)) => self.done(done).await?,
                         Some(Err(error)) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),

@@ -140,8 +140,11 @@ impl Conductor {
             TurnReason::Done | TurnReason::Failed => EventBody::AgentEnded { effect: effect.clone() },
             reason => {
                 let fault = played.fault.map(|fault| fault.to_string());
-                let reason = fault.unwrap_or_else(|| format!("the agent's turn ended: {reason:?}").to_lowercase());
-                EventBody::AttemptFailed { effect: effect.clone(), reason }
+                let said = fault.unwrap_or_else(|| format!("the agent's turn ended: {reason:?}").to_lowercase());
+                match reason {
+                    TurnReason::Budget => EventBody::OutOfBudget { effect: effect.clone(), reason: said },
+                    _ => EventBody::AttemptFailed { effect: effect.clone(), reason: said },
+                }
             }
         };
         self.take_if_current(id, body).await

@@ -1,7 +1,8 @@
 //! Hearing: what agents, tasks and people say becomes an event of a run, or goes back to them with a reason.
 
 use baton_core::{Area, Fault, Tier};
-use baton_workflow::{EffectId, EventBody, Rejected, RunId, Wait};
+use baton_workflow::{Caps, EffectId, EventBody, Rejected, RunId, Wait};
+use tokio_util::sync::CancellationToken;
 
 use crate::conductor::Conductor;
 use crate::handing_in::{Told, What};
@@ -14,7 +15,7 @@ impl Conductor {
         let run = &self.runs.get(id).ok_or_else(|| ConductError::NoRun(id.clone()))?.run;
         let body = match said {
             Said::Stop { reason } => EventBody::Stopped { reason },
-            Said::Raise { caps } => EventBody::CapRaised { tokens: caps.tokens, usd: caps.usd },
+            Said::Raise { caps } => return self.raise(id, caps).await,
             Said::Answer { answer, comment } => {
                 let effect = match run.visit().map(|visit| &visit.wait) {
                     Some(Wait::Help { ask, .. } | Wait::Approval { ask, .. } | Wait::Person { ask }) => ask.clone(),
@@ -33,6 +34,24 @@ impl Conductor {
             }
         };
         self.take(id, body).await
+    }
+
+    /// Raises the caps of a run. Those inside it may use what is left then.
+    async fn raise(&mut self, id: &RunId, caps: Caps) -> Result<(), ConductError> {
+        self.take(id, EventBody::CapRaised { tokens: caps.tokens, usd: caps.usd }).await?;
+        let Some(around) = self.runs.get(id).map(|live| live.run.total()) else { return Ok(()) };
+        let is_inside = |other: &RunId| {
+            let parent = |run: &RunId| self.runs.get(run)?.parent.as_ref().map(|(parent, _)| parent.clone());
+            std::iter::successors(parent(other), parent).any(|above| above == *id)
+        };
+        let inside: Vec<RunId> = self.runs.keys().filter(|other| is_inside(other)).cloned().collect();
+        for other in inside {
+            let Some(own) = self.runs.get(&other).map(|live| live.run.total()) else { continue };
+            let tokens = caps.tokens.map(|cap| cap.saturating_sub(around.tokens).saturating_add(own.tokens));
+            let usd = caps.usd.map(|cap| cap.saturating_sub(around.usd) + own.usd);
+            self.take_if_current(&other, EventBody::CapRaised { tokens, usd }).await?;
+        }
+        Ok(())
     }
 
     /// Hears what an agent says or did.
@@ -97,6 +116,7 @@ impl Conductor {
     /// Takes what was handed in; what is wrong with it goes back.
     async fn handed_in(&mut self, handed: Handed) -> Result<(), ConductError> {
         let Handed { run, dispatch, fields, seen, by } = handed;
+        let agent = self.working.get(&dispatch).cloned();
         let taken = match seen {
             Ok((work, mended)) => {
                 if !mended.is_empty() {
@@ -137,6 +157,11 @@ impl Conductor {
                 self.take_if_current(&run, EventBody::AttemptFailed { effect: dispatch, reason }).await
             }
             (By::EndOfTurn, taken) => stale_is_fine(taken),
+            (By::Person, Ok(())) => {
+                // Whoever was at it is not needed any more.
+                agent.inspect(CancellationToken::cancel);
+                Ok(())
+            }
             (By::Person | By::Agent(_), taken) => taken,
         }
     }

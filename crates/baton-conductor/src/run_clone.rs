@@ -28,6 +28,9 @@ pub enum CloneError {
         /// What it said.
         why: String,
     },
+    /// Two runs inside have changed the same in different ways.
+    #[error("{0} was changed in two ways that contradict each other")]
+    Contradiction(String),
     /// The disk refuses.
     #[error("{}: {why}", .path.display())]
     Io {
@@ -340,20 +343,33 @@ impl RunClone {
         let wrap = |tree: &str, parents: &[&str]| self.commit_tree(tree, parents, "part", who);
         let base = wrap(&began, &[])?;
         let (ours, theirs) = (wrap(ours.as_str(), &[&base])?, wrap(theirs.as_str(), &[&base])?);
-        let merged = self.git(&["merge-tree", "--write-tree", "--no-messages", "--name-only", &ours, &theirs])?;
-        self.put_back(&TreeHash::new(merged.lines().next().unwrap_or_default()))?;
+        self.put_back(&TreeHash::new(self.merge(&ours, &theirs)?))?;
         let (head, other) = (self.head()?, part.head()?);
         if head != other
             && self.commit_of(effect, &other)?.is_none()
             && self.git(&["merge-base", "--is-ancestor", &other, &head]).is_err()
         {
-            let tree = self.git(&["merge-tree", "--write-tree", "--no-messages", "--name-only", &head, &other])?;
-            let tree = tree.lines().next().unwrap_or_default().to_owned();
+            let tree = self.merge(&head, &other)?;
             let merge = self.commit_tree(&tree, &[&head, &other], &format!("Join\n\n{TRAILER}: {effect}\n"), who)?;
             self.git(&["update-ref", "refs/heads/baton", &merge, &head])?;
             self.git(&["read-tree", &merge])?;
         }
         Ok(())
+    }
+
+    /// The tree that two commits come to.
+    fn merge(&self, ours: &str, theirs: &str) -> Result<String> {
+        let mut merge = git::command(&self.tree());
+        merge.args(["merge-tree", "--write-tree", "--no-messages", "--name-only", ours, theirs]);
+        let failed = |why: String| CloneError::Git { what: "merge-tree".to_owned(), why };
+        let output = merge.output().map_err(|error| failed(error.to_string()))?;
+        let listed = String::from_utf8_lossy(&output.stdout).into_owned();
+        let mut lines = listed.lines();
+        match (lines.next(), output.status.code()) {
+            (Some(tree), Some(0)) => Ok(tree.to_owned()),
+            (Some(_), Some(1)) => Err(CloneError::Contradiction(lines.collect::<Vec<_>>().join(", "))),
+            _ => Err(failed(String::from_utf8_lossy(&output.stderr).trim().to_owned())),
+        }
     }
 
     fn commit_tree(&self, tree: &str, parents: &[&str], message: &str, who: &Identity) -> Result<String> {

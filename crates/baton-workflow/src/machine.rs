@@ -89,6 +89,7 @@ impl<'a> Stepper<'a> {
             EventBody::TimedOut { effect } => self.timed_out(&visit, effect),
             EventBody::AttemptFailed { effect, reason } => self.attempt_failed(&visit, effect, reason),
             EventBody::AgentEnded { effect } => self.agent_ended(visit, effect),
+            EventBody::OutOfBudget { effect, reason } => self.out_of_budget(visit, effect, reason),
             EventBody::HelpRequested { effect, question } => self.help_requested(visit, effect, question),
             EventBody::PersonAnswered { effect, answer, comment } => self.answered(&visit, effect, answer, comment),
             EventBody::ActionDone { effect, receipt } => self.action_done(&visit, effect, receipt),
@@ -265,6 +266,29 @@ impl<'a> Stepper<'a> {
         }
         let limit = state.limits.usd.filter(|limit| spent.usd >= *limit)?;
         Some(format!("`{name}` has cost {} of {limit}", spent.usd))
+    }
+
+    /// The next step of an agent is more than what is left: of the run, which parks, or of the state, which is used up.
+    fn out_of_budget(&mut self, visit: Visit, effect: &EffectId, reason: &str) -> Result<(), Rejected> {
+        match &visit.wait {
+            Wait::Agent { dispatch, .. } if dispatch == effect => {}
+            _ => return Err(Rejected::Stale(effect.clone())),
+        }
+        let (caps, total) = (self.caps(), self.run.total());
+        let limits = self.state(&visit.state).map(|state| (state.limits.tokens, state.limits.usd)).unwrap_or_default();
+        let spent = self.run.spent.get(&visit.state).copied().unwrap_or_default();
+        let tokens_left = limits.0.map_or(Tokens::MAX, |limit| limit.saturating_sub(spent.tokens));
+        let is_cap = caps.tokens.is_some_and(|cap| cap.saturating_sub(total.tokens) <= tokens_left)
+            || caps.usd.is_some_and(|cap| {
+                let left = cap.saturating_sub(total.usd);
+                limits.1.is_none_or(|limit| left <= limit.saturating_sub(spent.usd))
+            });
+        if is_cap {
+            self.park(visit, reason.to_owned());
+        } else {
+            self.leave(Outcome::EXHAUSTED, Some(reason.to_owned()));
+        }
+        Ok(())
     }
 
     fn park(&mut self, visit: Visit, reason: String) {

@@ -115,6 +115,13 @@ pub enum EventBody {
         /// How much money.
         usd: Usd,
     },
+    /// An agent could not go on within what is left of a budget or a cap.
+    OutOfBudget {
+        /// The dispatch.
+        effect: EffectId,
+        /// What is used up, in words.
+        reason: String,
+    },
     /// Something that belongs on record and changes nothing: an agent tried what it may not do.
     Noted {
         /// The dispatch.

@@ -301,6 +301,7 @@ pub(super) fn event_in_words(body: &EventBody) -> String {
         EventBody::AttemptFailed { effect, reason } | EventBody::ActionFailed { effect, reason } => {
             format!("{} failed · {reason}", state_of(effect))
         }
+        EventBody::OutOfBudget { effect, reason } => format!("{} cannot go on · {reason}", state_of(effect)),
         EventBody::AgentEnded { effect } => format!("{} ended its turn without evidence", state_of(effect)),
         EventBody::HelpRequested { effect, question } => format!("{} asks for help · {question}", state_of(effect)),
         EventBody::PersonAnswered { answer, comment, .. } => format!("a person answers: {answer} {comment}"),
