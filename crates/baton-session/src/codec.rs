@@ -98,21 +98,21 @@ fn quick(line: &[u8]) -> Option<Head<'_>> {
     loop {
         let (name, after) = quoted(rest)?;
         let (value, after) = quoted(after.strip_prefix(b":")?)?;
+        let text = || std::str::from_utf8(value).ok().map(Cow::Borrowed);
         match name {
-            "id" => id = Some(value),
-            "parent" => parent = Some(Cow::Borrowed(value)),
-            "at" | "item" => {}
-            "kind" => return Some(Head { id: id?.into(), parent, kind: value.into() }),
+            b"id" => id = Some(text()?),
+            b"parent" => parent = Some(text()?),
+            b"at" | b"item" => {}
+            b"kind" => return Some(Head { id: id?, parent, kind: text()? }),
             _ => return None,
         }
         rest = after.strip_prefix(b",")?;
     }
 }
 
-/// A string without escapes, and what follows it.
-fn quoted(bytes: &[u8]) -> Option<(&str, &[u8])> {
+/// The bytes of a string without escapes, and what follows it.
+fn quoted(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     let inner = bytes.strip_prefix(b"\"")?;
     let end = memchr::memchr2(b'"', b'\\', inner)?;
-    let text = std::str::from_utf8(&inner[..end]).ok()?;
-    (inner[end] == b'"').then_some((text, &inner[end + 1..]))
+    (inner[end] == b'"').then_some((&inner[..end], &inner[end + 1..]))
 }
