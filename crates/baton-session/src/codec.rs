@@ -93,18 +93,21 @@ pub(crate) fn peek(line: &[u8]) -> Option<Head<'_>> {
 }
 
 fn quick(line: &[u8]) -> Option<Head<'_>> {
+    const ID: &[u8] = b"\"id\":";
+    const PARENT: &[u8] = b"\"parent\":";
+    const KIND: &[u8] = b"\"kind\":";
+    const NAMES: [&[u8]; 5] = [ID, PARENT, b"\"at\":", b"\"item\":", KIND];
     let mut rest = line.strip_prefix(b"{")?;
     let (mut id, mut parent) = (None, None);
     loop {
-        let (name, after) = quoted(rest)?;
-        let (value, after) = quoted(after.strip_prefix(b":")?)?;
+        let (name, after) = NAMES.into_iter().find_map(|name| Some((name, rest.strip_prefix(name)?)))?;
+        let (value, after) = quoted(after)?;
         let text = || std::str::from_utf8(value).ok().map(Cow::Borrowed);
         match name {
-            b"id" => id = Some(text()?),
-            b"parent" => parent = Some(text()?),
-            b"at" | b"item" => {}
-            b"kind" => return Some(Head { id: id?, parent, kind: text()? }),
-            _ => return None,
+            ID => id = Some(text()?),
+            PARENT => parent = Some(text()?),
+            KIND => return Some(Head { id: id?, parent, kind: text()? }),
+            _ => {}
         }
         rest = after.strip_prefix(b",")?;
     }
