@@ -195,15 +195,18 @@ impl Audit {
     }
 
     fn open(&self, file: &Path) -> Result<File, AuditError> {
-        let dir = file.parent().unwrap_or(file);
         let is_log = file == self.log;
-        let made = DirBuilder::new().recursive(true).mode(0o700).create(dir);
-        made.and_then(|()| {
-            let mut options = OpenOptions::new();
-            // A file is never truncated; the log is only ever added to.
-            options.read(true).write(true).append(is_log).create(true).mode(0o600).open(file)
-        })
-        .map_err(|error| io_error(file, error))
+        let mut options = OpenOptions::new();
+        // A file is never truncated; the log is only ever added to.
+        options.read(true).write(true).append(is_log).create(true).mode(0o600);
+        let opened = match options.open(file) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                let dir = file.parent().unwrap_or(file);
+                DirBuilder::new().recursive(true).mode(0o700).create(dir).and_then(|()| options.open(file))
+            }
+            opened => opened,
+        };
+        opened.map_err(|error| io_error(file, error))
     }
 
     /// The key; made if there is nothing yet that it should have sealed.

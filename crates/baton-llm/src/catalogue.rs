@@ -1,9 +1,8 @@
 //! The model catalogue: limits, prices and aliases, shipped as data and extended by settings.
 
 use std::collections::BTreeMap;
-use std::path::Path;
 
-use baton_config::{Layer, LayerKind, Section};
+use baton_config::Section;
 use baton_core::{Price, Tokens};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -91,7 +90,7 @@ impl Section for AliasSettings {
 }
 
 /// All known models.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 pub struct Catalogue {
     models: BTreeMap<String, ModelInfo>,
     aliases: BTreeMap<String, BTreeMap<String, String>>,
@@ -114,14 +113,10 @@ impl Catalogue {
     }
 
     fn shipped() -> Self {
-        let layer = Layer::parse(LayerKind::User, Path::new("models.jsonc"), SHIPPED);
-        let mut values = layer.map(|layer| layer.values).unwrap_or_default();
-        let mut take = |key: &str| values.remove(key).unwrap_or_default();
+        // Its comments stand on lines of their own, so the quick parser reads the rest.
+        let json: String = SHIPPED.split_inclusive('\n').filter(|line| !line.trim_start().starts_with("//")).collect();
         // A test reads the shipped file, so it cannot be malformed here.
-        Self {
-            models: serde_json::from_value(take("models")).unwrap_or_default(),
-            aliases: serde_json::from_value(take("aliases")).unwrap_or_default(),
-        }
+        serde_json::from_str(&json).unwrap_or_default()
     }
 
     /// What is known about a model: by its name, by the name without a date or version at its end

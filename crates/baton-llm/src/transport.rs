@@ -102,7 +102,8 @@ impl Network {
 impl Transport for Network {
     async fn send(&self, request: &Request) -> Result<Reply, Unsent> {
         let url = format!("{}{}", self.endpoint.base_url, self.endpoint.wire.path(&request.model));
-        let body = serde_json::to_vec(&self.endpoint.wire.encode(request))
+        let written = self.endpoint.wire.write(request);
+        let body = written
             .map_err(|error| LlmError::provider(Tier::Permanent, format!("cannot encode the request: {error}")))?;
         let mut sending = self.client.post(&url).body(body);
         if request.role != AgentRole::default() {

@@ -112,11 +112,20 @@ impl Wire {
         }
     }
 
-    /// The body of a request, without what the model cannot take.
+    /// The body of a request as bytes, without what the model cannot take.
+    pub fn write(self, request: &Request) -> serde_json::Result<Vec<u8>> {
+        match self {
+            Self::Anthropic => serde_json::to_vec(&anthropic::encode(&fit::fit(request))),
+            Self::Responses | Self::Chat | Self::Gemini => serde_json::to_vec(&self.encode(request)),
+        }
+    }
+
+    /// The same as a value.
     pub fn encode(self, request: &Request) -> Value {
         let request = fit::fit(request);
         match self {
-            Self::Anthropic => anthropic::encode(&request),
+            // Its keys are strings and its numbers are numbers, so there is nothing that could not be a value.
+            Self::Anthropic => serde_json::to_value(anthropic::encode(&request)).unwrap_or_default(),
             Self::Responses => responses::encode(&request),
             Self::Chat => chat::encode(&request),
             Self::Gemini => gemini::encode(&request),

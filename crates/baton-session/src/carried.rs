@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use baton_core::{Answer, ApprovalId, Block, CallId, EventBody, EventId, ToolUse};
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::entry::{EntryBody, Own};
 
@@ -135,18 +135,9 @@ impl Carried {
                 self.words(id, own);
             }
             EventBody::ToolStarted { call, tool, input } => {
-                let started = ToolUse { id: call.clone(), tool: tool.clone(), input: input.clone(), malformed: None };
-                self.calls.insert(call.clone(), started);
+                self.tool_started(call.clone(), tool.clone(), input.clone());
             }
-            EventBody::ToolEnded { call, is_error, meta, output, .. } => {
-                let Some(call) = self.calls.remove(call) else { return };
-                // What a command says is its own affair: one that has an end has run.
-                if *is_error && !meta.contains_key("exit_code") && was_not_run(output) {
-                    return;
-                }
-                let end = if *is_error { RanEnd::Failed } else { RanEnd::Done };
-                self.ended(&call, end, Some(meta));
-            }
+            EventBody::ToolEnded { call, is_error, meta, output, .. } => self.tool_ended(call, *is_error, meta, output),
             EventBody::ApprovalAsked { approval, tool, what, rules, .. } => {
                 let what = what.clone().unwrap_or_else(|| tool.clone());
                 self.asked.insert(approval.clone(), (what, rules.clone()));
@@ -175,10 +166,26 @@ impl Carried {
         }
     }
 
+    /// Takes note of a call.
+    pub(crate) fn tool_started(&mut self, call: CallId, tool: String, input: Value) {
+        self.calls.insert(call.clone(), ToolUse { id: call, tool, input, malformed: None });
+    }
+
+    /// Takes note of the end of a call.
+    pub(crate) fn tool_ended(&mut self, call: &CallId, is_error: bool, meta: &Map<String, Value>, output: &str) {
+        let Some(call) = self.calls.remove(call) else { return };
+        // What a command says is its own affair: one that has an end has run.
+        if is_error && !meta.contains_key("exit_code") && was_not_run(output) {
+            return;
+        }
+        let end = if is_error { RanEnd::Failed } else { RanEnd::Done };
+        self.ended(call, end, Some(meta));
+    }
+
     /// Calls that have no end by now will never have one.
     pub(crate) fn stopped(&mut self) {
         for call in std::mem::take(&mut self.calls).into_values() {
-            self.ended(&call, RanEnd::Unknown, None);
+            self.ended(call, RanEnd::Unknown, None);
         }
     }
 
@@ -194,7 +201,7 @@ impl Carried {
         }
     }
 
-    fn ended(&mut self, call: &ToolUse, end: RanEnd, meta: Option<&serde_json::Map<String, Value>>) {
+    fn ended(&mut self, call: ToolUse, end: RanEnd, meta: Option<&Map<String, Value>>) {
         if call.tool == "todo" {
             if let (RanEnd::Done, Some(Value::Array(items))) =
                 (end, call.input.get("items").or_else(|| call.input.get("todos")))
@@ -224,7 +231,7 @@ impl Carried {
             self.files.remove(&name);
         }
         if call.input.get("command").is_some() {
-            self.ran.push_back(Ran { tool: call.tool.clone(), input: call.input.clone(), end });
+            self.ran.push_back(Ran { tool: call.tool, input: call.input, end });
             if self.ran.len() > RAN_MAX {
                 self.ran.pop_front();
             }

@@ -93,26 +93,29 @@ pub(crate) fn peek(line: &[u8]) -> Option<Head<'_>> {
 }
 
 fn quick(line: &[u8]) -> Option<Head<'_>> {
+    const ID: &[u8] = b"\"id\":";
+    const PARENT: &[u8] = b"\"parent\":";
+    const KIND: &[u8] = b"\"kind\":";
+    const NAMES: [&[u8]; 5] = [ID, PARENT, b"\"at\":", b"\"item\":", KIND];
     let mut rest = line.strip_prefix(b"{")?;
     let (mut id, mut parent) = (None, None);
     loop {
-        let (name, after) = quoted(rest)?;
-        let (value, after) = quoted(after.strip_prefix(b":")?)?;
+        let (name, after) = NAMES.into_iter().find_map(|name| Some((name, rest.strip_prefix(name)?)))?;
+        let (value, after) = quoted(after)?;
+        let text = || std::str::from_utf8(value).ok().map(Cow::Borrowed);
         match name {
-            "id" => id = Some(value),
-            "parent" => parent = Some(Cow::Borrowed(value)),
-            "at" | "item" => {}
-            "kind" => return Some(Head { id: id?.into(), parent, kind: value.into() }),
-            _ => return None,
+            ID => id = Some(text()?),
+            PARENT => parent = Some(text()?),
+            KIND => return Some(Head { id: id?, parent, kind: text()? }),
+            _ => {}
         }
         rest = after.strip_prefix(b",")?;
     }
 }
 
-/// A string without escapes, and what follows it.
-fn quoted(bytes: &[u8]) -> Option<(&str, &[u8])> {
+/// The bytes of a string without escapes, and what follows it.
+fn quoted(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     let inner = bytes.strip_prefix(b"\"")?;
     let end = memchr::memchr2(b'"', b'\\', inner)?;
-    let text = std::str::from_utf8(&inner[..end]).ok()?;
-    (inner[end] == b'"').then_some((text, &inner[end + 1..]))
+    (inner[end] == b'"').then_some((&inner[..end], &inner[end + 1..]))
 }

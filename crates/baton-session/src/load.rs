@@ -6,7 +6,10 @@
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 
-use baton_core::{EventBody, EventId};
+use baton_core::{CallId, EventBody, EventId, Message};
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+use serde_json::{Map, Value};
 
 use crate::blobs::Blobs;
 use crate::carried::Carried;
@@ -180,19 +183,69 @@ fn carried_before(file: &File, blobs: &Blobs, first: Option<&EventId>) -> io::Re
     let mut reader = file;
     reader.seek(SeekFrom::Start(0))?;
     let mut scan = Forward::new(reader, 0);
-    while let Some(piece) = scan.next()? {
-        let Piece::Whole(_, line) = piece else { continue };
-        let Some(Head { id, kind, .. }) = peek(&line) else { continue };
+    while let Some(line) = scan.next_whole()? {
+        let Some(Head { id, kind, .. }) = peek(line) else { continue };
         if first.is_some_and(|first| first.as_str() == id) {
             break;
         }
-        if CARRYING.contains(&&*kind)
-            && let Ok((entry, _)) = decode(&line, blobs)
-        {
+        if !CARRYING.contains(&&*kind) || lean(&mut carried, &id, &kind, line).is_some() {
+            continue;
+        }
+        if let Ok((entry, _)) = decode(line, blobs) {
             carried.note(&entry.id, &entry.body);
         }
     }
     Ok(carried)
+}
+
+/// Takes note of one of the entries that most of a file is made of, and of no more of it than is carried. Nothing if that
+/// does not do: texts of it are kept apart, its form is another one, or what it says decides.
+fn lean(carried: &mut Carried, id: &str, kind: &str, line: &[u8]) -> Option<()> {
+    #[derive(Deserialize)]
+    struct Turn {
+        message: Message,
+        #[serde(default)]
+        context: u32,
+        refs: Option<IgnoredAny>,
+    }
+    #[derive(Deserialize)]
+    struct Started {
+        call: CallId,
+        tool: String,
+        input: Value,
+        refs: Option<IgnoredAny>,
+    }
+    #[derive(Deserialize)]
+    struct Ended {
+        call: CallId,
+        is_error: bool,
+        #[serde(default)]
+        meta: Map<String, Value>,
+        refs: Option<IgnoredAny>,
+    }
+    if !matches!(kind, "turn.start" | "tool.start" | "tool.end") {
+        return None;
+    }
+    // Checked once here, and not string by string.
+    let line = std::str::from_utf8(line).ok()?;
+    match kind {
+        "turn.start" => {
+            let Turn { message, context, refs: None } = serde_json::from_str(line).ok()? else { return None };
+            carried.note_event(&EventId::new(id), &EventBody::TurnStarted { message, context });
+        }
+        "tool.start" => {
+            let Started { call, tool, input, refs: None } = serde_json::from_str(line).ok()? else { return None };
+            carried.tool_started(call, tool, input);
+        }
+        _ => {
+            // Of one that failed, its words tell whether it ran.
+            let Ended { call, is_error: false, meta, refs: None } = serde_json::from_str(line).ok()? else {
+                return None;
+            };
+            carried.tool_ended(&call, false, &meta, "");
+        }
+    }
+    Some(())
 }
 
 /// The kinds that something is carried from.
@@ -227,4 +280,72 @@ fn whole(file: &File, blobs: &Blobs) -> io::Result<Loaded> {
         loaded.before = Some(carried_before(file, blobs, loaded.path.first().map(|entry| &entry.id))?);
     }
     Ok(loaded)
+}
+
+#[cfg(test)]
+mod tests {
+    use baton_core::{Answer, ApprovalId, Block, Timestamp};
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    use super::*;
+    use crate::codec::encode;
+
+    fn body() -> impl Strategy<Value = EventBody> {
+        let call = || (0..4u32).prop_map(|number| CallId::new(format!("call_{number}")));
+        let text = || prop::sample::select(vec!["", "not run: no", "refused", "a \"quoted\"\nline", "ü\u{2028}"]);
+        let input = prop::sample::select(vec![
+            json!({"command": "make \"all\""}),
+            json!({"path": "src/a.rs"}),
+            json!({"items": [{"text": "one"}]}),
+            json!({"plan": "first this"}),
+            json!("no object"),
+        ]);
+        let meta = prop::sample::select(vec![
+            json!({}),
+            json!({"exit_code": 1}),
+            json!({"changes": [{"path": "b.rs"}, {"path": "c.rs"}]}),
+            json!({"approved": true}),
+        ]);
+        let tool = || prop::sample::select(vec!["bash", "read", "todo", "plan", "edit"]);
+        prop_oneof![
+            (text(), 0..3u32).prop_map(|(text, context)| {
+                let content = vec![Block::text("facts"), Block::text(text), Block::text("more")];
+                EventBody::TurnStarted { message: Message { role: baton_core::Role::User, content }, context }
+            }),
+            (call(), tool(), input).prop_map(|(call, tool, input)| EventBody::ToolStarted {
+                call,
+                tool: tool.to_owned(),
+                input
+            }),
+            (call(), tool(), text(), any::<bool>(), meta).prop_map(|(call, tool, output, is_error, meta)| {
+                let meta = meta.as_object().cloned().unwrap_or_default();
+                let (tool, output) = (tool.to_owned(), output.to_owned());
+                EventBody::ToolEnded { call, tool, output, images: vec![], is_error, duration_ms: 1, meta }
+            }),
+            Just(EventBody::ApprovalAnswered { approval: ApprovalId::new("apr_1"), answer: Answer::Once }),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn a_lean_look_carries_what_a_whole_one_does(bodies in prop::collection::vec(body(), 0..30)) {
+            let dir = tempfile::tempdir().unwrap();
+            let blobs = Blobs::new(dir.path().to_owned());
+            let (mut by_look, mut by_all) = (Carried::default(), Carried::default());
+            for (number, body) in bodies.into_iter().enumerate() {
+                let id = EventId::new(format!("evt_{number:04}"));
+                let at = Timestamp::from_second(1_700_000_000).unwrap();
+                by_all.note_event(&id, &body);
+                let entry = Entry { id, parent: None, at, item: None, body: EntryBody::Event(body) };
+                let line = encode(&entry, &blobs).unwrap().line;
+                let Head { id, kind, .. } = peek(&line[..line.len() - 1]).unwrap();
+                if lean(&mut by_look, &id, &kind, &line).is_none() {
+                    let (entry, _) = decode(&line, &blobs).unwrap();
+                    by_look.note(&entry.id, &entry.body);
+                }
+            }
+            prop_assert_eq!(by_look, by_all);
+        }
+    }
 }

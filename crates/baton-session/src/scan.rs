@@ -102,17 +102,45 @@ pub struct Forward<R> {
     at: u64,
     is_at_end: bool,
     ready: std::collections::VecDeque<Piece>,
+    /// The entry that was given out last, if it could not be looked at in its place.
+    held: Vec<u8>,
 }
 
 impl<R: Read> Forward<R> {
     /// Reads from here; the first byte stands at `at` in the file.
     pub fn new(reader: R, at: u64) -> Self {
-        Self { reader, buffer: Vec::new(), start: 0, at, is_at_end: false, ready: std::collections::VecDeque::new() }
+        let (buffer, held, ready) = (Vec::new(), Vec::new(), std::collections::VecDeque::new());
+        Self { reader, buffer, start: 0, at, is_at_end: false, ready, held }
     }
 
     /// Where the next piece begins.
     pub fn position(&self) -> u64 {
         self.at
+    }
+
+    /// The bytes of the next whole entry; what is none is passed over. A line is looked at where it was read.
+    pub(crate) fn next_whole(&mut self) -> io::Result<Option<&[u8]>> {
+        loop {
+            let rest = &self.buffer[self.start..];
+            if self.ready.is_empty()
+                && let Some(length) = memchr::memchr(b'\n', rest)
+                && length <= LINE_MAX
+                && is_whole(&rest[..length])
+            {
+                let line = self.start..self.start + length;
+                self.start = line.end + 1;
+                self.at += length as u64 + 1;
+                return Ok(Some(&self.buffer[line]));
+            }
+            match self.next()? {
+                None => return Ok(None),
+                Some(Piece::Damage(_)) => {}
+                Some(Piece::Whole(_, line)) => {
+                    self.held = line;
+                    return Ok(Some(&self.held));
+                }
+            }
+        }
     }
 
     /// The next piece.

@@ -1,8 +1,9 @@
 //! The sessions of a project: a directory with a file for each.
 
-use std::fs::{self, File};
+use std::fs::{self, DirEntry, File};
 use std::io;
 use std::path::{Path, PathBuf};
+use std::thread;
 use std::time::SystemTime;
 
 use baton_core::{EventId, IdSource, SessionId, Timestamp};
@@ -16,6 +17,10 @@ use crate::tree::Tree;
 
 /// How many candidates an ambiguous name shows.
 const SHOWN_MAX: usize = 5;
+/// The end of a session file's name.
+const SUFFIX: &str = ".jsonl";
+/// So many files are looked at by two threads.
+const MANY: usize = 1000;
 
 /// The sessions of a project.
 #[derive(Debug, Clone)]
@@ -35,6 +40,18 @@ pub struct SessionFile {
     pub used: SystemTime,
     /// How long it is.
     pub bytes: u64,
+}
+
+/// The session files among these.
+fn look_at(entries: &[DirEntry]) -> Vec<SessionFile> {
+    let seen = |entry: &DirEntry| {
+        let id = SessionId::new(entry.file_name().to_str()?.strip_suffix(SUFFIX)?);
+        // Nothing if it was removed since. Whoever made an empty one was stopped before there was anything to keep.
+        let known = entry.metadata().ok().filter(|known| known.is_file() && known.len() > 0)?;
+        let used = known.modified().unwrap_or(SystemTime::UNIX_EPOCH);
+        Some(SessionFile { id, path: entry.path(), used, bytes: known.len() })
+    };
+    entries.iter().filter_map(seen).collect()
 }
 
 /// No session, or more than one, is meant by a name.
@@ -118,20 +135,27 @@ impl Sessions {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
             listing => listing?,
         };
-        let mut files = Vec::new();
+        let mut entries = Vec::new();
         for entry in listing {
             let entry = entry?;
-            let name = entry.file_name();
-            let Some(id) = name.to_str().and_then(|name| name.strip_suffix(".jsonl")) else { continue };
-            // Removed since.
-            let Ok(known) = entry.metadata() else { continue };
-            // Whoever made an empty one was stopped before there was anything to keep.
-            if known.is_file() && known.len() > 0 {
-                let used = known.modified().unwrap_or(SystemTime::UNIX_EPOCH);
-                files.push(SessionFile { id: SessionId::new(id), path: entry.path(), used, bytes: known.len() });
+            if entry.file_name().as_encoded_bytes().ends_with(SUFFIX.as_bytes()) {
+                entries.push(entry);
             }
         }
-        Ok(files)
+        if entries.len() < MANY {
+            return Ok(look_at(&entries));
+        }
+        // Looking at a file takes microseconds, which add up.
+        let (some, others) = entries.split_at(entries.len() / 2);
+        Ok(thread::scope(|scope| {
+            let others = scope.spawn(|| look_at(others));
+            let mut files = look_at(some);
+            match others.join() {
+                Ok(found) => files.extend(found),
+                Err(panic) => std::panic::resume_unwind(panic),
+            }
+            files
+        }))
     }
 
     /// The session that was used last.

@@ -139,16 +139,15 @@ pub(crate) enum Kept {
 /// Keeps what a command could change.
 pub(crate) async fn before(command: &str, cx: &CallContext) -> Kept {
     let Some(undo) = cx.workspace.undo().cloned() else { return Kept::Nothing };
-    let (scope, command) = (cx.workspace.scope(), command.to_owned());
-    crate::blocking(move || {
-        let (_, named) = looked_at(&command, &scope);
-        if named.is_read_only {
-            return Kept::Nothing;
-        }
-        match undo.before_command(&command, &named) {
-            Ok(summary) => Kept::Files(summary),
-            Err(error) => Kept::Failed(error.to_string()),
-        }
+    // Reading a command takes less than a hop to another thread.
+    let (_, named) = looked_at(command, &cx.workspace.scope());
+    if named.is_read_only {
+        return Kept::Nothing;
+    }
+    let command = command.to_owned();
+    crate::blocking(move || match undo.before_command(&command, &named) {
+        Ok(summary) => Kept::Files(summary),
+        Err(error) => Kept::Failed(error.to_string()),
     })
     .await
 }

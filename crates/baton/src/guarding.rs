@@ -137,6 +137,10 @@ impl Setup {
     /// Knows the keys of providers, what stands for them in cassettes, and the values of variables whose names tell a
     /// secret.
     pub fn redactor(&self) -> Redactor {
+        self.redactor.get_or_init(|| self.new_redactor()).clone()
+    }
+
+    fn new_redactor(&self) -> Redactor {
         let providers = &self.llm.providers;
         let keys = providers.keys(&|name| self.env(name)).into_iter().map(|(_, key)| key);
         let marks = providers.names().flat_map(|name| providers.key_variables(name)).map(Marks::of_key);

@@ -1,7 +1,7 @@
 //! Wiring: from the command line, the environment and settings to the parts of a conversation.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use baton_agent::{
     CompactionSettings, Environment, InstructionSetting, LimitsMax, Lookup, ModelSetting, Options, Permissions,
@@ -74,6 +74,8 @@ pub struct Setup {
     pub leaves_no_branch: bool,
     /// The keys that the person gave to Baton.
     pub keys: Store,
+    /// Knows what must not be shown; made when it is first asked for.
+    pub redactor: OnceLock<Redactor>,
     add_dirs: Vec<PathBuf>,
 }
 
@@ -177,6 +179,7 @@ impl Setup {
             hidden,
             leaves_no_branch: false,
             keys,
+            redactor: OnceLock::new(),
             add_dirs,
         })
     }
@@ -239,19 +242,10 @@ impl Setup {
         let tape = Tape { record: request.record, marks: self.marks(&env)? };
         let Opened { model, recording, notice } = models.open(name, &gate, &self.cwd, &env, tape).map_err(fault)?;
 
-        let Guarding { mode, confinement, notice: of_guard } = self.guarding(asked, begun)?;
         let redactor = self.redactor();
         let source = EventSource::new(id, Arc::clone(&clock), ids);
-        let permissions = self.permissions(mode, source.session(), clock.clone(), redactor.clone())?;
         let web = WebFetch::new(self.web.clone(), self.llm.network.ca_file.clone());
-        let is_denied = |tool: &dyn Tool| match mode {
-            PermissionMode::Deny => tool.access() != Access::Read,
-            _ => permissions.rules.forbid(&tool.spec().name),
-        };
-        // What can never run is not offered.
-        let tools = Registry::builtin().with(Typed::new(web)).only(|tool| !is_denied(tool));
-        let workspace = self.workspace(&permissions, confinement, redactor, source.session())?;
-        let executor = Executor::new(tools, Arc::new(workspace));
+        let tools = Registry::builtin().with(Typed::new(web));
         let environment = Environment {
             cwd: self.cwd.display().to_string(),
             root: self.project.root.display().to_string(),
@@ -266,6 +260,20 @@ impl Setup {
             cwd: &self.cwd,
         };
         let instructions = find_instructions(lookup, &self.instructions);
+        let beginning = opening(&environment, &instructions, self.trust.voice());
+        let (beginning, _) = clean(beginning, &redactor);
+
+        // Waits for what the kernel can do: whatever need not know that comes before.
+        let Guarding { mode, confinement, notice: of_guard } = self.guarding(asked, begun)?;
+        let permissions = self.permissions(mode, source.session(), clock.clone(), redactor.clone())?;
+        let is_denied = |tool: &dyn Tool| match mode {
+            PermissionMode::Deny => tool.access() != Access::Read,
+            _ => permissions.rules.forbid(&tool.spec().name),
+        };
+        // What can never run is not offered.
+        let tools = tools.only(|tool| !is_denied(tool));
+        let workspace = self.workspace(&permissions, confinement, redactor, source.session())?;
+        let executor = Executor::new(tools, Arc::new(workspace));
         let is_capped = self.limits.usd.or(request.limits.usd).is_some();
         if is_capped && model.price().is_none() {
             let message = format!("the price of {} is not known, so a cap on money cannot be kept", model.name);
@@ -275,8 +283,6 @@ impl Setup {
         let caps = |limits: &TurnLimits| Caps { tokens: limits.tokens, usd: limits.usd };
         let process = Budget::new("process", caps(&self.limits));
         let session = Budget::new("session", caps(&request.limits));
-        let beginning = opening(&environment, &instructions, self.trust.voice());
-        let (beginning, _) = clean(beginning, executor.workspace().redactor());
         let options = Options {
             source,
             model,

@@ -82,21 +82,39 @@ struct Anchors {
     longest: usize,
 }
 
+/// Ready soon, which counts at the start, and quick enough for what is short.
 static ANCHORS: LazyLock<Anchors> = LazyLock::new(|| {
+    let (literals, judges): (Vec<&str>, Vec<Judge>) = anchors().unzip();
+    let longest = literals.iter().map(|literal| literal.len()).max().unwrap_or_default();
+    Anchors { search: search(AhoCorasickKind::ContiguousNFA, &literals), judges, longest }
+});
+
+/// Finds the same in long texts some times as fast. Most runs have none, and making it takes milliseconds.
+static FOR_LONG: LazyLock<AhoCorasick> = LazyLock::new(|| {
+    let literals: Vec<&str> = anchors().map(|(literal, _)| literal).collect();
+    search(AhoCorasickKind::DFA, &literals)
+});
+
+/// A slice of this many bytes is worth it.
+const LONG: usize = 16 * 1024;
+
+fn anchors() -> impl Iterator<Item = (&'static str, Judge)> {
     let forms =
         forms::MATCHERS.iter().flat_map(|form| form.anchors().iter().map(move |anchor| (*anchor, Judge::Form(form))));
     let words = WORDS.iter().map(|word| (word.text, Judge::Word(word)));
     let blocks = block::ANCHORS.iter().map(|anchor| (*anchor, Judge::Block));
-    let (literals, judges): (Vec<&str>, Vec<Judge>) = forms.chain(words).chain(blocks).unzip();
+    forms.chain(words).chain(blocks)
+}
+
+fn search(kind: AhoCorasickKind, literals: &[&str]) -> AhoCorasick {
     let search = AhoCorasickBuilder::new()
         .ascii_case_insensitive(true)
         .match_kind(MatchKind::Standard)
-        .kind(Some(AhoCorasickKind::DFA))
-        .build(&literals);
+        .kind(Some(kind))
+        .build(literals);
     // The literals are constants, and a test builds this; without a search nothing may pass as clean.
-    let search = search.unwrap_or_else(|error| unreachable!("the anchors are few and short: {error}"));
-    Anchors { search, judges, longest: literals.iter().map(|literal| literal.len()).max().unwrap_or_default() }
-});
+    search.unwrap_or_else(|error| unreachable!("the anchors are few and short: {error}"))
+}
 
 /// A walk over one text. Positions are those of the text it is given, which starts `BEHIND` bytes before what is not yet
 /// written.
@@ -169,8 +187,8 @@ impl Scan {
         let mut safe = if is_end && upto == text.len() { upto } else { (upto + 1).saturating_sub(longest).max(line) };
         let mut wait = text.len() + 1;
 
-        let mut hits: Vec<(usize, Hit)> = anchors
-            .search
+        let search = if slice.len() < LONG { &anchors.search } else { &*FOR_LONG };
+        let mut hits: Vec<(usize, Hit)> = search
             .find_overlapping_iter(slice)
             .map(|hit| (from + hit.start(), Hit::Anchor(hit.pattern().as_usize())))
             .collect();

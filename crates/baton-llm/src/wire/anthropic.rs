@@ -1,13 +1,14 @@
 //! Anthropic Messages.
 
+use std::borrow::Cow;
+
 use baton_core::{
     Block, CallId, Foreign, Image, Message, Role, Signature, StopReason, Tokens, ToolResult, ToolSpec, ToolUse, Usage,
 };
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::assemble::{self, Assembly, End, Format};
-use super::filled;
 use crate::request::{Effort, Request, Search, Source};
 
 #[cfg(test)]
@@ -32,53 +33,149 @@ pub(super) fn path() -> String {
 }
 
 /// The body of a request.
-pub(super) fn encode(request: &Request) -> Value {
-    let mut messages: Vec<_> = request.messages.iter().filter_map(message).collect();
+pub(super) fn encode(request: &Request) -> Body<'_> {
+    let mut messages: Vec<Said<'_>> = request.messages.iter().filter_map(message).collect();
     // The previous request ended at the user message before the last. Its mark stays, because the
     // provider looks for a cached prefix only some 20 blocks back from each mark.
-    for message in messages.iter_mut().filter(|message| message["role"] == "user").rev().take(2) {
-        mark(message["content"].as_array_mut());
+    for message in messages.iter_mut().filter(|message| message.role == Role::User).rev().take(2) {
+        mark(message.content.last_mut());
     }
-    let mut body = json!({"model": request.model, "max_tokens": request.output_max, "stream": true, "messages": null});
-    body = filled(body, "messages", messages);
+    let mut system: Vec<Part<'_>> = Vec::new();
     if !request.system.is_empty() {
-        body["system"] = json!([{"type": "text", "text": request.system}]);
-        mark(body["system"].as_array_mut());
+        system.push(What::Text { text: &request.system }.into());
+        mark(system.last_mut());
     }
     let search = request
         .web_search
         .then(|| json!({"type": "web_search_20250305", "name": "web_search", "max_uses": SEARCHES_MAX}));
-    if !request.tools.is_empty() || search.is_some() {
-        body["tools"] = request.tools.iter().map(tool).chain(search).collect();
-        mark(body["tools"].as_array_mut());
-    }
-    if let Some(effort) = request.effort {
-        think(&mut body, effort, request);
-    }
-    body
+    let tools = request.tools.iter().map(Part::tool);
+    let mut tools: Vec<Part<'_>> = tools.chain(search.map(|search| What::Raw(Cow::Owned(search)).into())).collect();
+    mark(tools.last_mut());
+    let (output_config, thinking) = request.effort.map(|effort| think(effort, request)).unwrap_or_default();
+    let (model, max_tokens) = (request.model.as_str(), request.output_max);
+    Body { model, max_tokens, stream: true, messages, system, tools, output_config, thinking }
 }
 
-fn tool(tool: &ToolSpec) -> Value {
-    json!({"name": tool.name, "description": tool.description, "input_schema": tool.input_schema})
+/// A body. It is written as it stands: a tree of values would be made anew of the whole history with each request.
+#[derive(Serialize)]
+pub(super) struct Body<'a> {
+    model: &'a str,
+    max_tokens: Tokens,
+    stream: bool,
+    messages: Vec<Said<'a>>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    system: Vec<Part<'a>>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    tools: Vec<Part<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    output_config: Option<Value>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    thinking: Option<Value>,
+}
+
+#[derive(Serialize)]
+struct Said<'a> {
+    role: Role,
+    content: Vec<Part<'a>>,
+}
+
+/// A block, or a tool.
+#[derive(Serialize)]
+struct Part<'a> {
+    #[serde(flatten)]
+    what: What<'a>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    citations: Option<&'a Value>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cache_control: Option<CacheControl>,
+}
+
+#[derive(Serialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+enum What<'a> {
+    Text {
+        text: &'a str,
+    },
+    Thinking {
+        thinking: &'a str,
+        signature: &'a str,
+    },
+    RedactedThinking {
+        data: &'a str,
+    },
+    ToolUse {
+        id: String,
+        name: &'a str,
+        input: &'a Value,
+    },
+    ToolResult {
+        tool_use_id: String,
+        content: Answered<'a>,
+        #[serde(skip_serializing_if = "std::ops::Not::not")]
+        is_error: bool,
+    },
+    Image {
+        source: Picture<'a>,
+    },
+    #[serde(untagged)]
+    Tool {
+        name: &'a str,
+        description: &'a str,
+        input_schema: &'a Value,
+    },
+    /// As the provider has sent it, or takes it.
+    #[serde(untagged)]
+    Raw(Cow<'a, Value>),
+}
+
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Answered<'a> {
+    Text(&'a str),
+    Blocks(Vec<Part<'a>>),
+}
+
+#[derive(Serialize)]
+#[serde(tag = "type", rename = "base64")]
+struct Picture<'a> {
+    media_type: &'a str,
+    data: &'a str,
+}
+
+#[derive(Serialize)]
+#[serde(tag = "type", rename = "ephemeral")]
+struct CacheControl {}
+
+impl<'a> From<What<'a>> for Part<'a> {
+    fn from(what: What<'a>) -> Self {
+        Self { what, citations: None, cache_control: None }
+    }
+}
+
+impl<'a> Part<'a> {
+    fn tool(ToolSpec { name, description, input_schema, .. }: &'a ToolSpec) -> Self {
+        What::Tool { name, description, input_schema }.into()
+    }
+
+    fn is_reasoning(&self) -> bool {
+        matches!(self.what, What::Thinking { .. } | What::RedactedThinking { .. })
+    }
 }
 
 /// Marks the end of a prefix that is worth caching. A request may have four marks.
-fn mark(list: Option<&mut Vec<Value>>) {
-    if let Some(last) = list.and_then(|list| list.last_mut()) {
-        last["cache_control"] = json!({"type": "ephemeral"});
+fn mark(last: Option<&mut Part<'_>>) {
+    if let Some(last) = last {
+        last.cache_control = Some(CacheControl {});
     }
 }
 
 /// Newer models decide by themselves how long to think and take an effort; for older models, and for
 /// other makers' models behind this format, a budget is set.
-fn think(body: &mut Value, effort: Effort, request: &Request) {
+fn think(effort: Effort, request: &Request) -> (Option<Value>, Option<Value>) {
     if is_adaptive(&request.model) {
         let level = if effort == Effort::Minimal { "low" } else { effort.name() };
-        body["output_config"] = json!({"effort": level});
-        if effort != Effort::Minimal {
-            body["thinking"] = json!({"type": "adaptive", "display": "summarized"});
-        }
-        return;
+        let thinking = json!({"type": "adaptive", "display": "summarized"});
+        return (Some(json!({"effort": level})), (effort != Effort::Minimal).then_some(thinking));
     }
     let wanted = match effort {
         Effort::Minimal => 0,
@@ -89,9 +186,7 @@ fn think(body: &mut Value, effort: Effort, request: &Request) {
     };
     // The budget is part of the output: a quarter is left for the answer itself.
     let budget = wanted.min(request.output_max - request.output_max / 4);
-    if budget >= BUDGET_MIN {
-        body["thinking"] = json!({"type": "enabled", "budget_tokens": budget});
-    }
+    (None, (budget >= BUDGET_MIN).then(|| json!({"type": "enabled", "budget_tokens": budget})))
 }
 
 /// Whether a model takes an effort: any Claude but the old ones. Where it is hosted changes what
@@ -110,65 +205,59 @@ fn is_adaptive(model: &str) -> bool {
 
 /// A message; consecutive ones of one role are joined by the provider itself. Some messages come to
 /// nothing, and the provider takes no empty ones.
-fn message(message: &Message) -> Option<Value> {
-    let mut content: Vec<Value> = Vec::new();
-    for part in message.content.iter().filter_map(block) {
-        match (part.get("citations"), content.last_mut()) {
-            (Some(citations), Some(text)) if part.get("type").is_none() => text["citations"] = citations.clone(),
-            (Some(_), None) if part.get("type").is_none() => {}
-            _ => content.push(part),
+fn message(message: &Message) -> Option<Said<'_>> {
+    let mut content: Vec<Part<'_>> = Vec::new();
+    for block in &message.content {
+        match (citations(block), content.last_mut()) {
+            (Some(citations), Some(text)) => text.citations = Some(citations),
+            (Some(_), None) => {}
+            (None, _) => content.extend(part(block)),
         }
     }
-    let role = match message.role {
-        Role::User => {
-            content.sort_by_key(|block| block["type"] != "tool_result");
-            "user"
-        }
-        Role::Assistant => {
-            // An answer that was cut off while thinking: reasoning must not come last.
-            let reasoning = |block: &Value| block["type"] == "thinking" || block["type"] == "redacted_thinking";
-            while content.pop_if(|block| reasoning(block)).is_some() {}
-            "assistant"
-        }
-    };
-    (!content.is_empty()).then(|| filled(json!({"role": role, "content": null}), "content", content))
+    match message.role {
+        Role::User => content.sort_by_key(|part| !matches!(part.what, What::ToolResult { .. })),
+        // An answer that was cut off while thinking: reasoning must not come last.
+        Role::Assistant => while content.pop_if(|part| part.is_reasoning()).is_some() {},
+    }
+    (!content.is_empty()).then_some(Said { role: message.role, content })
 }
 
-fn block(block: &Block) -> Option<Value> {
-    Some(match block {
+/// The citations that belong to the text before, if a block is that.
+fn citations(block: &Block) -> Option<&Value> {
+    let Block::Foreign(Foreign { wire, raw }) = block else { return None };
+    raw.get("citations").filter(|_| wire == WIRE && raw.get("type").is_none())
+}
+
+fn part(block: &Block) -> Option<Part<'_>> {
+    let what = match block {
         Block::Text { text } if text.trim().is_empty() => return None,
-        Block::Text { text } => json!({"type": "text", "text": text}),
+        Block::Text { text } => What::Text { text },
         Block::Thinking { text, signature: Some(Signature { wire, token }) } => match wire.as_str() {
-            WIRE => json!({"type": "thinking", "thinking": text, "signature": token}),
-            WIRE_REDACTED => json!({"type": "redacted_thinking", "data": token}),
+            WIRE => What::Thinking { thinking: text, signature: token },
+            WIRE_REDACTED => What::RedactedThinking { data: token },
             _ => return None,
         },
-        Block::ToolUse(ToolUse { id, tool, input, .. }) => {
-            json!({"type": "tool_use", "id": portable(id), "name": tool, "input": input})
-        }
+        Block::ToolUse(ToolUse { id, tool, input, .. }) => What::ToolUse { id: portable(id), name: tool, input },
         Block::ToolResult(result) => tool_result(result),
         Block::Image(picture) => image(picture),
-        Block::Foreign(Foreign { wire, raw }) if wire == WIRE => raw.clone(),
+        Block::Foreign(Foreign { wire, raw }) if wire == WIRE && raw.is_object() => What::Raw(Cow::Borrowed(raw)),
         Block::Thinking { signature: None, .. } | Block::Foreign(_) => return None,
-    })
-}
-
-fn tool_result(result: &ToolResult) -> Value {
-    let content = if result.images.is_empty() {
-        json!(result.text)
-    } else {
-        let text = block(&Block::text(&result.text));
-        text.into_iter().chain(result.images.iter().map(image)).collect()
     };
-    let mut block = json!({"type": "tool_result", "tool_use_id": portable(&result.id), "content": content});
-    if result.is_error {
-        block["is_error"] = json!(true);
-    }
-    block
+    Some(what.into())
 }
 
-fn image(image: &Image) -> Value {
-    json!({"type": "image", "source": {"type": "base64", "media_type": image.media_type, "data": image.data}})
+fn tool_result(ToolResult { id, text, images, is_error }: &ToolResult) -> What<'_> {
+    let content = if images.is_empty() {
+        Answered::Text(text)
+    } else {
+        let text = Some(What::Text { text }).filter(|_| !text.trim().is_empty());
+        Answered::Blocks(text.into_iter().chain(images.iter().map(image)).map(Part::from).collect())
+    };
+    What::ToolResult { tool_use_id: portable(id), content, is_error: *is_error }
+}
+
+fn image(Image { media_type, data, .. }: &Image) -> What<'_> {
+    What::Image { source: Picture { media_type, data } }
 }
 
 /// Ids of other providers may have characters that this one refuses.

@@ -46,6 +46,9 @@ impl Index {
         let files = self.sessions.files()?;
         let stale: Vec<&SessionFile> =
             files.iter().filter(|file| known.remove(file.id.as_str()) != Some(stamp(file))).collect();
+        if stale.is_empty() && known.is_empty() {
+            return Ok(());
+        }
         // What is left is of files that are gone, or of those that are stale.
         let current: std::collections::HashSet<&str> = files.iter().map(|file| file.id.as_str()).collect();
         let gone: Vec<String> = known.into_keys().filter(|id| !current.contains(id.as_str())).collect();

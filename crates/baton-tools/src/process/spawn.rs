@@ -58,6 +58,10 @@ impl Shell<'_> {
             environment.retain(|(name, _)| name.to_str().is_some_and(may_have));
             environment.extend(room.vars());
         }
+        // Without it, bash looks the person up in the system's lists each time.
+        if environment.iter().all(|(name, _)| name != "SHELL") {
+            environment.push(("SHELL".into(), SHELL.clone().into()));
+        }
         environment.push((MARK.into(), self.call.mark().into()));
         environment.extend(self.workspace.vars().iter().cloned());
         environment.extend(self.vars);
