@@ -335,7 +335,7 @@ fn branch_files(repo: &Repo) -> String {
 #[test]
 fn runs_inside_a_run_work_beside_each_other_and_come_together() {
     let repo = Repo::new();
-    let states = r#"
+    let text = r#"
 WRITER = role(agent = "hello", write = ["src/**"], tools = CODING)
 ALL = "test -f src/first.txt && test -f src/a.txt && test -f src/b.txt && test -f src/sub.txt && test -f src/x.txt && test -f src/w.txt"
 workflow(
@@ -354,7 +354,7 @@ workflow(
     },
 )
 "#;
-    repo.workflow("wide", &format!("{PART}{states}"));
+    repo.workflow("wide", &format!("{PART}{text}"));
     let names = ["first", "a", "b", "sub", "x", "y", "v", "w", "last"];
     let script: Vec<Value> = names.iter().map(|name| writes(name, name)).collect();
     let run = repo.start("wide", &script, &[]);

@@ -117,7 +117,9 @@ pub fn git(dir: &Path, args: &[&str]) -> String {
 
 /// One line of a script: a role calls one tool. It costs next to nothing, so that long scripts stay within budgets.
 pub fn call(role: &str, tool: &str, input: Value) -> Value {
-    json!({"role": role, "call": [{"tool": tool, "input": input}], "usage": {"input": 1, "output": 1}})
+    let mut line = json!({"role": role, "call": [{"tool": tool}], "usage": {"input": 1, "output": 1}});
+    line["call"][0]["input"] = input;
+    line
 }
 
 /// The same under a name: the event that ends it carries that as `call`.

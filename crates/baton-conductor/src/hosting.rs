@@ -5,13 +5,15 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use baton_agent::{Conversation, Options};
-use baton_core::{AgentRole, Block, Event, EventBody, Fault, Op, Role, SessionId, Tokens, TurnReason, Usd};
+use baton_core::{AgentRole, Block, Event, EventBody, Fault, Op, Role, SessionId, Tokens, ToolResult, TurnReason, Usd};
 use baton_llm::Past;
+use baton_session::History;
 use baton_workflow::{EffectId, Fields, RunId};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use crate::brief::{HELP, SUBMIT};
 use crate::handing_in::{Line, RequestHelp, SubmitEvidence, Told};
 use crate::orders::{Order, Orders};
 use crate::report::Reports;
@@ -201,12 +203,13 @@ impl Hosting {
         unfinished.extend(elsewhere.map(|order| (role.to_string(), order.clone())));
         for (role, order) in unfinished {
             let other = if order.session == *session { None } else { self.stage.history(&order.session) };
-            let Some(history) = other.as_ref().or(options.history.as_ref()) else { continue };
+            let Some(mut history) = other.or_else(|| options.history.clone()) else { continue };
+            hand_in_was_heard(&mut history);
             let past = match history.places.get(&role) {
                 Some(place) => Past { place: Some(place.clone()), counted: history.counted },
                 None => Past { place: order.place.clone(), counted: order.answers },
             };
-            let place = options.place(history, &AgentRole::new(role.clone()), past);
+            let place = options.place(&history, &AgentRole::new(role.clone()), past);
             orders.tell(&role, Order { place, is_over: true, ..order })?;
         }
         let place = orders.of(role.as_str()).and_then(|order| order.place.clone());
@@ -220,8 +223,27 @@ impl Hosting {
     }
 }
 
-fn answers_in(history: &baton_session::History) -> usize {
+fn answers_in(history: &History) -> usize {
     history.messages.iter().filter(|message| message.role == Role::Assistant).count()
+}
+
+/// Baton may have been stopped between taking what an agent handed in and telling it so. Whoever goes on with something else
+/// has been heard.
+fn hand_in_was_heard(history: &mut History) {
+    let [.., said, answers] = history.messages.as_mut_slice() else { return };
+    let handed_in: Vec<_> = said
+        .tool_uses()
+        .filter(|call| [SUBMIT, HELP].contains(&call.tool.as_str()))
+        .map(|call| call.id.clone())
+        .collect();
+    for block in &mut answers.content {
+        if let Block::ToolResult(result) = block
+            && result.was_stopped()
+            && handed_in.contains(&result.id)
+        {
+            *result = ToolResult::ok(result.id.clone(), "taken");
+        }
+    }
 }
 
 /// What was refused, without the advice to the agent.

@@ -472,3 +472,58 @@ fn parameters_are_read_as_they_are_typed() {
     .join("\n\n");
     insta::assert_snapshot!(said);
 }
+
+#[test]
+fn what_is_noted_changes_nothing_wherever_a_run_is() {
+    let noted = |play: &Play| EventBody::Noted { effect: play.dispatch(), text: "tried to write src/a".to_owned() };
+    let mut play = Play::start(&one(""), &[]);
+    let before = play.run.clone();
+    play.send(noted(&play));
+    assert_eq!((&play.run, play.kinds()), (&before, Vec::<String>::new()));
+    play.submit(ok(), &[]);
+    assert_eq!(play.state(), "done in D");
+    let before = play.run.clone();
+    play.send(noted(&play));
+    assert_eq!(play.run, before, "also when it has ended");
+}
+
+#[test]
+fn an_agent_that_cannot_afford_its_next_step_uses_up_its_state_or_parks_the_run() {
+    let out = |play: &Play| EventBody::OutOfBudget { effect: play.dispatch(), reason: "too little is left".to_owned() };
+    let mut play = Play::start(&one("tokens = 1000, retries = 5"), &[]);
+    play.send(out(&play));
+    assert_eq!(play.state(), "failed in F", "what is used up is not tried again");
+
+    let capped = one("tokens = 1000, retries = 5").replacen("workflow(", "workflow(tokens = 400, ", 1);
+    let mut play = Play::start(&capped, &[]);
+    play.send(out(&play));
+    assert_eq!((play.state().as_str(), play.kinds()), ("A (parked)", vec!["release".to_owned(), "park".to_owned()]));
+    play.send(EventBody::CapRaised { tokens: Some(5000), usd: None });
+    assert_eq!(play.state(), "A");
+    play.send(out(&play));
+    assert_eq!(play.state(), "failed in F", "the state has less left than the run");
+    let late = EventBody::OutOfBudget { effect: play.dispatch(), reason: String::new() };
+    assert_eq!(play.try_send(late), Err(Rejected::Phase("at its end")));
+
+    let dear = one("usd = 2.0, tokens = 1000").replacen("workflow(", "workflow(usd = 1.0, ", 1);
+    let mut play = Play::start(&dear, &[]);
+    play.send(out(&play));
+    assert_eq!(play.state(), "A (parked)");
+    let cheap = one("usd = 0.5, tokens = 1000").replacen("workflow(", "workflow(usd = 1.0, ", 1);
+    let mut play = Play::start(&cheap, &[]);
+    play.send(out(&play));
+    assert_eq!(play.state(), "failed in F");
+}
+
+#[test]
+fn what_an_action_left_is_told_to_the_next_state_if_there_is_anything() {
+    let text = "workflow(name = \"w\", roles = {\"r\": role(agent = \"a\", write = [\"src/**\"], tools = CODING)}, states = {\n\
+                \"A\": action(command([\"make\"]), {\"pass\": \"B\"}), \"B\": state(\"r\", evidence({}), {\"pass\": \"D\"}), \"D\": done()})\n";
+    for (receipt, told) in [("exit code 0", Some("exit code 0")), ("", None)] {
+        let mut play = Play::start(text, &[]);
+        let effect = play.owed(|body| matches!(body, EffectBody::Act { .. }));
+        play.send(EventBody::ActionDone { effect, receipt: receipt.to_owned() });
+        let because = play.run.visit().and_then(|visit| visit.because.clone()).unwrap();
+        assert_eq!((play.state().as_str(), because.reason.as_deref()), ("B", told));
+    }
+}
