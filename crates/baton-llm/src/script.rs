@@ -6,7 +6,7 @@
 //!
 //! Which lines are used up is worked out from the messages alone ([`Script::pick`]), so a session
 //! that is resumed in another process goes on at the same line. An answer whose calls were stopped with Baton is given
-//! again.
+//! again, unless they are commands.
 
 mod line;
 #[cfg(test)]
@@ -117,10 +117,9 @@ impl Script {
         let Place { mut uses, mut answers } = Place::of(past);
         uses.resize(self.lines.len(), 0);
         let answered = messages.iter().enumerate().filter(|(_, message)| message.role == Role::Assistant);
-        for (at, _) in answered.skip(past.counted) {
+        for (at, said) in answered.skip(past.counted) {
             answers += 1;
-            // A model that was stopped with Baton does it again.
-            if messages.get(at + 1).is_some_and(was_stopped) {
+            if messages.get(at + 1).is_some_and(|results| is_given_again(said, results)) {
                 continue;
             }
             let said = LazyCell::new(|| last_said(&messages[..at]));
@@ -164,9 +163,15 @@ impl Script {
     }
 }
 
-/// Whether Baton was stopped before the calls that this message answers had ended.
-fn was_stopped(message: &Message) -> bool {
-    message.content.iter().any(|block| matches!(block, Block::ToolResult(result) if result.was_stopped()))
+/// Whether Baton was stopped before what the model said was done. It says it again then, but not a command: that it would
+/// look after first.
+fn is_given_again(said: &Message, results: &Message) -> bool {
+    let mut stopped = results.content.iter().filter_map(|block| match block {
+        Block::ToolResult(result) if result.was_stopped() => said.tool_uses().find(|call| call.id == result.id),
+        _ => None,
+    });
+    let Some(first) = stopped.next() else { return false };
+    !std::iter::once(first).chain(stopped).any(|call| call.input.get("command").is_some())
 }
 
 /// The texts and tool results since the model last spoke: a wire format may carry them as one
