@@ -85,8 +85,8 @@ fn once(dir: &Path) -> (f64, f64) {
     let took = |event: &Value| event["duration_ms"].as_f64().unwrap_or(0.0);
     let own: f64 = verified.clone().chain(by_agents).map(took).sum();
     // The tests on the base take as long as any.
-    let once = verified.map(took).fold(f64::INFINITY, f64::min);
-    (wall, own + once)
+    let of_base = verified.map(took).fold(f64::INFINITY, f64::min);
+    (wall, own + of_base)
 }
 
 fn copy(from: &Path, to: &Path) {
@@ -150,5 +150,8 @@ fn journal(events: u64) {
         "  open, with the run and what it owes      {open:9.1} ms  {:6.3}x a plain read of it ({read:.1} ms)",
         open / read
     );
-    println!("  an event, of {TOGETHER} written together     {:9.1} µs", making * 1000.0 / events as f64);
+    println!(
+        "  an event, of {TOGETHER} written together     {:9.1} µs",
+        making * 1000.0 / f64::from(u32::try_from(events).unwrap())
+    );
 }

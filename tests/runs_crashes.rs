@@ -131,11 +131,9 @@ fn plan(dice: &mut fastrand::Rng) -> Plan {
             script.push(submit);
         }
     }
-    let roles: String = (0..count)
-        .map(|number| {
-            format!("        \"r{number}\": role(agent = \"worker\", write = [\"out/**\"], tools = CODING),\n")
-        })
-        .collect();
+    let role =
+        |number| format!("        \"r{number}\": role(agent = \"worker\", write = [\"out/**\"], tools = CODING),\n");
+    let roles = (0..count).map(role).collect::<Vec<_>>().concat();
     let inner = |name: &str| {
         format!(
             "workflow(\n    name = \"{name}\",\n    params = {{\"item\": string(required = True)}},\n    roles = {{\n{roles}    }},\n    states = {{\n\
@@ -154,7 +152,7 @@ fn plan(dice: &mut fastrand::Rng) -> Plan {
     } else {
         (inner("random"), vec!["item=0".to_owned()])
     };
-    let script = script.iter().map(|line| format!("{line}\n")).collect();
+    let script = script.iter().map(|line| format!("{line}\n")).collect::<Vec<_>>().concat();
     Plan { definition, script, params }
 }
 

@@ -162,15 +162,11 @@ impl Hosting {
             }),
             EventBody::Failed(fault) => played.fault = Some(fault.clone()),
             EventBody::TurnEnded { reason, .. } => played.reason = *reason,
-            EventBody::ToolEnded { tool, output, meta, .. } => {
-                if REFUSALS.iter().any(|refusal| meta.contains_key(*refusal)) {
-                    let text = refused_in_words(tool, output);
-                    drop(
-                        self.heard
-                            .send(Heard::Refused { run: self.run.clone(), effect: self.dispatch.clone(), text })
-                            .await,
-                    );
-                }
+            EventBody::ToolEnded { tool, output, meta, .. }
+                if REFUSALS.iter().any(|refusal| meta.contains_key(*refusal)) =>
+            {
+                let (run, effect, text) = (self.run.clone(), self.dispatch.clone(), refused_in_words(tool, output));
+                drop(self.heard.send(Heard::Refused { run, effect, text }).await);
             }
             _ => {}
         }

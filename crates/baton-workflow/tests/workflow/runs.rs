@@ -518,7 +518,7 @@ fn an_agent_that_cannot_afford_its_next_step_uses_up_its_state_or_parks_the_run(
 #[test]
 fn what_an_action_left_is_told_to_the_next_state_if_there_is_anything() {
     let text = "workflow(name = \"w\", roles = {\"r\": role(agent = \"a\", write = [\"src/**\"], tools = CODING)}, states = {\n\
-                \"A\": action(command([\"make\"]), {\"pass\": \"B\"}), \"B\": state(\"r\", evidence({}), {\"pass\": \"D\"}), \"D\": done()})\n";
+                \"A\": action(command([\"make\"]), {\"pass\": \"B\"}), \"B\": state(\"r\", evidence({\"x\": \"text\"}), {\"pass\": \"D\"}), \"D\": done()})\n";
     for (receipt, told) in [("exit code 0", Some("exit code 0")), ("", None)] {
         let mut play = Play::start(text, &[]);
         let effect = play.owed(|body| matches!(body, EffectBody::Act { .. }));
