@@ -269,3 +269,36 @@ fn a_loaded_file_defines_no_workflow() {
     ]);
     insta::assert_snapshot!(show(&Definition::load(&all, &name("w")).unwrap_err()));
 }
+
+/// So many states, one after the other, each of which freezes a file of its own; then these.
+fn freezing(count: usize, then: &str) -> String {
+    let state = |number: usize| {
+        let next = if number + 1 < count { format!("S{}", number + 1) } else { "LAST".to_owned() };
+        format!(
+            "    \"S{number}\": state(\"w\", evidence({{\"x\": \"text\"}}), {{\"pass\": \"{next}\"}}, freeze = [\"f{number}\"], retries = 0),\n"
+        )
+    };
+    let states = (0..count).map(state).collect::<Vec<_>>().concat();
+    format!(
+        "workflow(name = \"w\", roles = {{\"w\": role(\"a\", [\"src/**\"], CODING), \"other\": role(\"a\", [\"f0\"], CODING)}}, states = {{\n\
+         {states}{then}    \"D\": done()}})\n"
+    )
+}
+
+#[test]
+fn as_many_states_can_freeze_as_can_be_looked_at() {
+    let last = "    \"LAST\": state(\"w\", evidence({\"x\": \"text\"}), {\"pass\": \"D\"}),\n";
+    assert!(try_define(&freezing(32, last)).is_ok());
+    let problems = try_define(&freezing(33, last)).unwrap_err();
+    assert!(show(&problems).contains("more than 32 states freeze files"), "{}", show(&problems));
+}
+
+#[test]
+fn only_who_froze_it_is_named() {
+    // The last state freezes as well, but only when it is left.
+    let last =
+        "    \"LAST\": state(\"other\", evidence({\"x\": \"text\"}), {\"pass\": \"D\"}, freeze = [\"other\"]),\n";
+    let problems = try_define(&freezing(2, last)).unwrap_err();
+    let text = show(&problems);
+    assert!(text.contains("all that it may write is frozen by `S0` and `S1`\n"), "{text}");
+}
