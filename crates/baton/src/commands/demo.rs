@@ -19,7 +19,7 @@ use crate::setup::Setup;
 #[command(after_help = "\
 Two agents develop test first, a third reviews; each can write what its role may write, and nothing else. The
 answers of the model come from a script; everything else is real: a git repository, the tools, the sandbox,
-the tests, the commits. Needs git, sh and perl. Interrupted, it goes on: baton demo --dir DIR
+the tests, the commits. Needs git and sh. Interrupted, it goes on: baton demo --dir DIR
 ")]
 pub struct Args {
     /// Print events as JSON lines
