@@ -49,7 +49,7 @@ impl Conductor {
                 }
                 let Some(parent) = self.runs.get(id) else { return Ok(()) };
                 let (definition, facts) = (Arc::clone(&parent.definition), Arc::clone(&parent.facts));
-                let place = self.place_of_child(id, &effect)?;
+                let place = self.place_of_child(id, &effect).await?;
                 let child = self.fresh(
                     &run,
                     Arc::clone(&definition),

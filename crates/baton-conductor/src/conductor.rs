@@ -111,19 +111,19 @@ impl Conductor {
 
     /// Takes up a run, and those inside it, as the journal has them, and carries out what it owes.
     pub async fn take_up(&mut self, root: &RunId) -> Result<(), ConductError> {
-        let owed = self.load(root)?;
+        let owed = self.load(root).await?;
         self.carry_out_owed(owed).await
     }
 
     /// The same, after a person has said something: what is owed may be superfluous then.
     pub async fn take_up_saying(&mut self, root: &RunId, to: &RunId, said: Said) -> Result<(), ConductError> {
-        let owed = self.load(root)?;
+        let owed = self.load(root).await?;
         self.say(to, said).await?;
         self.carry_out_owed(owed).await
     }
 
     /// Reads a run and those inside it; what is owed.
-    fn load(&mut self, root: &RunId) -> Result<Vec<Debt>, ConductError> {
+    async fn load(&mut self, root: &RunId) -> Result<Vec<Debt>, ConductError> {
         let owed = self.journal.owed()?;
         let mut order = vec![(root.clone(), None)];
         while let Some((id, parent)) = order.pop() {
@@ -133,7 +133,7 @@ impl Conductor {
             let definition = Definition::from_pin(&pin).map_err(|_| unreadable())?;
             let facts: Facts = serde_json::from_value(standing.facts.clone()).map_err(|_| unreadable())?;
             let place = match &parent {
-                Some((parent, effect)) => self.place_of_child(parent, effect)?,
+                Some((parent, effect)) => self.place_of_child(parent, effect).await?,
                 None => Arc::new(Place::new(self.clone_of(&id))),
             };
             let own = owed.iter().filter(|debt| debt.run == id);

@@ -13,18 +13,21 @@ use crate::run_clone::CloneError;
 
 impl Conductor {
     /// Where a run inside another one works: in the same clone, unless others work there at the same time.
-    pub(crate) fn place_of_child(&self, parent: &RunId, effect: &EffectId) -> Result<Arc<Place>, ConductError> {
+    pub(crate) async fn place_of_child(&self, parent: &RunId, effect: &EffectId) -> Result<Arc<Place>, ConductError> {
         let parent = self.runs.get(parent).ok_or_else(|| ConductError::NoRun(parent.clone()))?;
-        if !shares_clone(parent, effect) {
-            let clone = parent.place.clone.part(RunId::child(effect).as_str());
-            let unable = |error: CloneError| Fault::internal(error.to_string());
-            if !clone.tree().exists() {
-                parent.place.put_back_settled().map_err(unable)?;
-            }
-            clone.fork(&parent.place.clone).map_err(unable)?;
-            return Ok(Arc::new(Place::new(clone)));
+        if shares_clone(parent, effect) {
+            return Ok(Arc::clone(&parent.place));
         }
-        Ok(Arc::clone(&parent.place))
+        let (around, clone) = (Arc::clone(&parent.place), parent.place.clone.part(RunId::child(effect).as_str()));
+        let forked = tokio::task::spawn_blocking(move || {
+            if !clone.tree().exists() {
+                around.put_back_settled()?;
+            }
+            clone.fork(&around.clone)?;
+            Ok::<_, CloneError>(Arc::new(Place::new(clone)))
+        });
+        let forked = forked.await.map_err(|error| Fault::internal(error.to_string()))?;
+        forked.map_err(|error| Fault::internal(error.to_string()).into())
     }
 
     /// Sees to the end of a run: its result goes back to where it came from.
