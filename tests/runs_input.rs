@@ -427,3 +427,19 @@ fn a_command_whose_output_nobody_reads_does_not_stop_a_run() {
     status.stderr(std::process::Stdio::null());
     assert!(run(status).expect(0).stdout.contains("done"));
 }
+
+#[test]
+fn a_secret_in_a_parameter_reaches_neither_model_nor_journal() {
+    let world = crate::support::World::repository();
+    let model = world.script(r#"{"role": "greeter", "say": "no"}"#);
+    let secret = format!("ghp_{}", "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8");
+    let who = format!("who={secret}");
+    let told = world.baton(&["run", "start", "hello", "--json", "-p", &who, "-m", &model]);
+    assert!(told.stderr.contains("secrets were taken out"), "{told:?}");
+    assert!(told.stdout.contains("turn.start"), "an agent was told something");
+    let log = world.baton(&["run", "log", "--json"]).expect(0).stdout;
+    let status = world.baton(&["run", "status", "--json"]).expect(0).stdout;
+    for text in [&told.stdout, &told.stderr, &log, &status] {
+        assert!(!text.contains(&secret), "{text}");
+    }
+}

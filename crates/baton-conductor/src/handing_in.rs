@@ -26,16 +26,11 @@ pub(crate) enum What {
 /// Where agents speak to.
 pub(crate) type Ear = mpsc::Sender<Told>;
 
-/// Hands in evidence.
-pub(crate) struct SubmitEvidence {
+/// One of the tools: what the model is told about it, and what its input means.
+pub(crate) struct Saying {
     spec: ToolSpec,
     line: Line,
-}
-
-/// Asks a person for help.
-pub(crate) struct RequestHelp {
-    spec: ToolSpec,
-    line: Line,
+    read: fn(Value) -> Result<What, String>,
 }
 
 #[derive(Clone)]
@@ -59,8 +54,9 @@ impl Line {
     }
 }
 
-impl SubmitEvidence {
-    pub(crate) fn new(fields: &Fields, line: Line) -> Self {
+impl Saying {
+    /// `submit_evidence`, with the fields of a gate.
+    pub(crate) fn submit_evidence(fields: &Fields, line: Line) -> Self {
         let spec = ToolSpec {
             name: SUBMIT.to_owned(),
             description:
@@ -69,12 +65,15 @@ impl SubmitEvidence {
                     .to_owned(),
             input_schema: fields.schema(),
         };
-        Self { spec, line }
+        let read = |input| match input {
+            Value::Object(fields) => Ok(What::Submitted(fields)),
+            _ => Err(format!("the input of `{SUBMIT}` is an object with the fields that were asked for")),
+        };
+        Self { spec, line, read }
     }
-}
 
-impl RequestHelp {
-    pub(crate) fn new(line: Line) -> Self {
+    /// `request_help`.
+    pub(crate) fn request_help(line: Line) -> Self {
         let question =
             json!({"type": "string", "description": "What you need to know or to have, and what you tried."});
         let spec = ToolSpec {
@@ -87,12 +86,17 @@ impl RequestHelp {
                 "additionalProperties": false
             }),
         };
-        Self { spec, line }
+        let read = |input: Value| {
+            let question = input.get("question").and_then(Value::as_str).filter(|question| !question.trim().is_empty());
+            let missing = || format!("`{HELP}` needs a `question`: what you need to know or to have");
+            question.map(|question| What::NeedsHelp(question.to_owned())).ok_or_else(missing)
+        };
+        Self { spec, line, read }
     }
 }
 
 #[async_trait]
-impl Tool for SubmitEvidence {
+impl Tool for Saying {
     fn spec(&self) -> &ToolSpec {
         &self.spec
     }
@@ -106,31 +110,9 @@ impl Tool for SubmitEvidence {
     }
 
     async fn run(&self, input: Value, _: &CallContext) -> Outcome {
-        match input {
-            Value::Object(fields) => self.line.tell(What::Submitted(fields)).await,
-            _ => Outcome::error(format!("the input of `{SUBMIT}` is an object with the fields that were asked for")),
-        }
-    }
-}
-
-#[async_trait]
-impl Tool for RequestHelp {
-    fn spec(&self) -> &ToolSpec {
-        &self.spec
-    }
-
-    fn access(&self) -> Access {
-        Access::Read
-    }
-
-    fn parallel(&self) -> bool {
-        false
-    }
-
-    async fn run(&self, input: Value, _: &CallContext) -> Outcome {
-        match input.get("question").and_then(Value::as_str).filter(|question| !question.trim().is_empty()) {
-            Some(question) => self.line.tell(What::NeedsHelp(question.to_owned())).await,
-            None => Outcome::error(format!("`{HELP}` needs a `question`: what you need to know or to have")),
+        match (self.read)(input) {
+            Ok(what) => self.line.tell(what).await,
+            Err(why) => Outcome::error(why),
         }
     }
 }

@@ -14,7 +14,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::brief::{HELP, SUBMIT};
-use crate::handing_in::{Line, RequestHelp, SubmitEvidence, Told};
+use crate::handing_in::{Line, Saying, Told};
 use crate::orders::{Order, Orders};
 use crate::report::Reports;
 use crate::stage::{Part, Stage};
@@ -105,9 +105,9 @@ impl Hosting {
         options.role = AgentRole::new(role.as_str());
         let line = Line { dispatch: self.dispatch.clone(), ear: self.told.clone() };
         if let Some(fields) = &self.fields {
-            options.executor = options.executor.with_tool(SubmitEvidence::new(fields, line.clone()));
+            options.executor = options.executor.with_tool(Saying::submit_evidence(fields, line.clone()));
         }
-        options.executor = options.executor.with_tool(RequestHelp::new(line));
+        options.executor = options.executor.with_tool(Saying::request_help(line));
         let was_told = match self.take_place(&session, &mut options) {
             Ok(was_told) => was_told,
             Err(error) => return failed(Fault::internal(format!("the clone cannot be written: {error}"))),
@@ -119,8 +119,9 @@ impl Hosting {
             return Played { reason: TurnReason::Done, fault: None };
         }
         let prompt = if was_told.is_some() { &self.prompt_again } else { &self.prompt };
+        let prompt = options.executor.workspace().redactor().redact_str(prompt).into_owned();
         let (conversation, mut events) = Conversation::start(options);
-        conversation.submit(Op::Prompt { content: vec![Block::text(prompt.clone())] }).await;
+        conversation.submit(Op::Prompt { content: vec![Block::text(prompt)] }).await;
         let mut conversation = Some(conversation);
         let mut played = Played::cancelled();
         let (mut unspent, mut told_at) = (Used::default(), Instant::now());

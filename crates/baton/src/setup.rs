@@ -70,8 +70,6 @@ pub struct Setup {
     pub files: Vec<PathBuf>,
     /// Variables that commands must not inherit, besides those that look like secrets.
     pub hidden: Vec<String>,
-    /// Whether runs bring no branch back: they are only rehearsed.
-    pub leaves_no_branch: bool,
     /// The keys that the person gave to Baton.
     pub keys: Store,
     /// Knows what must not be shown; made when it is first asked for.
@@ -177,7 +175,6 @@ impl Setup {
             watch,
             files,
             hidden,
-            leaves_no_branch: false,
             keys,
             redactor: OnceLock::new(),
             add_dirs,

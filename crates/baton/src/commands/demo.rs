@@ -109,7 +109,7 @@ fn conduct(global: &Global, args: &Args, repository: &Path, dir: &Path, state: &
     std::fs::write(&script, SCRIPT).map_err(|error| unusable(&error))?;
     let model = format!("script/{}", script.display());
     let params = SCENARIOS.map(|scenario| ("scenario".to_owned(), scenario.to_owned()));
-    let order = Order { name: WORKFLOW, params: &params, model: Some(&model), is_new: false };
+    let order = Order { name: WORKFLOW, params: &params, model: Some(&model), is_new: false, is_rehearsal: false };
     start(setup, &order, if args.json { Style::Json } else { Style::Text })
 }
 

@@ -118,9 +118,8 @@ fn rehearse(
     let script = script.map_err(|error| Fault::input(format!("cannot read the script: {error}")))?;
     let stage = tempfile::Builder::new().prefix("baton-rehearsal-").tempdir().map_err(unusable)?;
     setup.places.state_dir = stage.path().canonicalize().map_err(unusable)?.join("state");
-    setup.leaves_no_branch = true;
     let model = format!("script/{}", script.display());
-    let order = Order { name, params, model: Some(&model), is_new: true };
+    let order = Order { name, params, model: Some(&model), is_new: true, is_rehearsal: true };
     let (repository, clones) = (setup.project.root.clone(), setup.state_dir()?.join("clones"));
     let exit = start(setup, &order, if as_json { Style::Json } else { Style::Text });
     for clone in std::fs::read_dir(&clones).into_iter().flatten().flatten() {

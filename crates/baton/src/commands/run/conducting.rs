@@ -88,7 +88,7 @@ impl Conducting {
         let mut signals = Signals::new().map_err(|error| Fault::internal(format!("cannot hear signals: {error}")))?;
         let conductor = self.conductor();
         let Self { reports, shown, socket, style, journal, .. } = self;
-        let showing = tokio::spawn(Show::new(style).follow(shown));
+        let showing = tokio::task::spawn_blocking(move || Show::new(style).follow(shown));
         let (sender, mut requests) = mpsc::channel(16);
         let listening = Listening::start(&socket, sender, Arc::clone(&journal))?;
         let conducting = async {
@@ -119,8 +119,11 @@ impl Conducting {
             other => Fault::input(other.to_string()),
         };
         let outcome = ended.map_err(failed);
-        // Everything that was told is shown before the last word.
-        drop(showing.await);
+        // Everything that was told is shown before the last word, unless a signal says not to wait for a reader that sleeps.
+        tokio::select! {
+            shown = showing => drop(shown),
+            caught = signals.next() => return Ok(Exit::Signal(caught)),
+        }
         let (rest, phase) = match (outcome, signal) {
             (Err(_), Some(signal)) => return Ok(Exit::Signal(signal)),
             (outcome, _) => outcome?,

@@ -38,9 +38,9 @@ impl Show {
         Self { style, ids: RandomIds::default() }
     }
 
-    /// Shows everything until nobody reports any more.
-    pub(super) async fn follow(self, mut reports: mpsc::UnboundedReceiver<Report>) {
-        while let Some(report) = reports.recv().await {
+    /// Shows everything until nobody reports any more. Blocks: whoever reads may sleep, and the run goes on meanwhile.
+    pub(super) fn follow(self, mut reports: mpsc::UnboundedReceiver<Report>) {
+        while let Some(report) = reports.blocking_recv() {
             match self.style {
                 Style::Json => {
                     if let Some(line) = self.line(report) {
@@ -142,6 +142,8 @@ fn run_in_words(event: &RunEvent) -> String {
         }
         RunEventBody::Noticed { text } => format!("{YELLOW}{text}{YELLOW:#}"),
         RunEventBody::Ended { end, branch, commit, tokens, cost_usd, .. } => {
+            // A run inside another one is seen to by that.
+            let is_open = !matches!(end, End::Done { .. }) && !event.run.as_str().contains('.');
             let end = match end {
                 End::Done { .. } => format!("{GREEN}done{GREEN:#}"),
                 End::Failed { state } => format!("{RED}ended in {state}{RED:#}"),
@@ -150,6 +152,11 @@ fn run_in_words(event: &RunEvent) -> String {
                 }
                 End::Stopped { reason } => format!("{YELLOW}stopped: {reason}{YELLOW:#}"),
             };
+            let next = if is_open {
+                format!("\n  why: baton run log {0} · its clone is kept: baton run status {0}", event.run)
+            } else {
+                String::new()
+            };
             let branch = match (branch, commit) {
                 (Some(branch), Some(commit)) => {
                     let short: String = commit.chars().take(10).collect();
@@ -157,7 +164,7 @@ fn run_in_words(event: &RunEvent) -> String {
                 }
                 _ => String::new(),
             };
-            format!("{end}{branch} · {tokens} tokens, {cost_usd} ({})", event.run)
+            format!("{end}{branch} · {tokens} tokens, {cost_usd} ({}){next}", event.run)
         }
     }
 }

@@ -64,7 +64,13 @@ pub fn pair(text: &str) -> Result<(String, String), String> {
 pub fn run(global: &Global, args: &Args) -> Result<Exit, Fault> {
     let setup = Setup::vouched(global, args.trust)?;
     let style = if args.json { Style::Json } else { Style::Text };
-    let order = Order { name: &args.name, params: &args.params, model: args.model.as_deref(), is_new: args.new };
+    let order = Order {
+        name: &args.name,
+        params: &args.params,
+        model: args.model.as_deref(),
+        is_new: args.new,
+        is_rehearsal: false,
+    };
     start(setup, &order, style)
 }
 
@@ -78,6 +84,8 @@ pub struct Order<'a> {
     pub model: Option<&'a str>,
     /// Whether one that was interrupted is left alone.
     pub is_new: bool,
+    /// Whether it is only rehearsed: it brings no branch back.
+    pub is_rehearsal: bool,
 }
 
 /// Starts a run and waits until it rests.
@@ -85,7 +93,14 @@ pub fn start(setup: Setup, order: &Order<'_>, style: Style) -> Result<Exit, Faul
     crate::log::start(&setup.state_dir()?, false, setup.redactor());
     let (library, definition) = load_named(&setup, order.name)?;
     let types = definition.main().map(|main| main.params.clone()).unwrap_or_default();
-    let params = Params::typed(&types, order.params).map_err(|problems| Fault::input(problems.join("\n")))?;
+    // They are written down, and become part of what models are told.
+    let redactor = setup.redactor();
+    let clean = |(key, value): &(String, String)| (key.clone(), redactor.redact_str(value).into_owned());
+    let given: Vec<_> = order.params.iter().map(clean).collect();
+    if given != order.params {
+        anstream::eprintln!("secrets were taken out of the parameters");
+    }
+    let params = Params::typed(&types, &given).map_err(|problems| Fault::input(problems.join("\n")))?;
     let repository = repository(&setup.project.root)?;
     let store = writing(&setup)?.ok_or_else(|| {
         Fault::new(Area::Workspace, Tier::UserFixable, "another Baton conducts a run in this project")
@@ -105,7 +120,7 @@ pub fn start(setup: Setup, order: &Order<'_>, style: Style) -> Result<Exit, Faul
     }
     mention_uncommitted(&repository);
     let id = RunId::new(format!("run_{}", RandomIds::default().fresh().to_string().to_lowercase()));
-    let facts = facts(&setup, &library, &definition, &repository, order.model, &base, &id)?;
+    let facts = facts(&setup, &library, &definition, &repository, order, &base, &id)?;
     let project = definition.project().clone();
     let main = definition.main();
     let expects_red = main.is_some_and(|main| main.expects_red_base);
@@ -113,12 +128,10 @@ pub fn start(setup: Setup, order: &Order<'_>, style: Style) -> Result<Exit, Faul
     let given = given.and_then(|name| params.get(&name).and_then(|value| value.as_str().map(str::to_owned)));
     let test = given.or(project.test.clone()).filter(|_| !expects_red);
     let conducting = Conducting::new(setup, store, repository, style)?;
-    let agents: Vec<_> = definition.workflows().flat_map(|workflow| workflow.roles.values()).collect();
-    if agents.iter().any(|role| role.model.is_none()) {
-        conducting.stage.check_model(order.model)?;
-    }
-    for model in agents.iter().filter_map(|role| role.model.as_deref()) {
-        conducting.stage.check_model(Some(model))?;
+    for role in definition.workflows().flat_map(|workflow| workflow.roles.values()) {
+        let of_agent = library.agent(&role.agent).and_then(Result::ok).and_then(|agent| agent.model);
+        let model = role.model.as_deref().or(order.model).or(of_agent.as_deref());
+        conducting.stage.check_model(model)?;
     }
     let preparation = Preparation {
         run: id.clone(),
@@ -189,7 +202,7 @@ fn facts(
     library: &Library,
     definition: &Definition,
     repository: &Path,
-    model: Option<&str>,
+    order: &Order<'_>,
     base: &str,
     id: &RunId,
 ) -> Result<Facts, Fault> {
@@ -206,8 +219,8 @@ fn facts(
     let short: String = id.as_str().chars().rev().take(6).collect::<Vec<_>>().into_iter().rev().collect();
     Ok(Facts {
         base: base.to_owned(),
-        branch: (!setup.leaves_no_branch).then(|| format!("baton/{}-{short}", definition.pin().workflow)),
-        model: model.map(str::to_owned),
+        branch: (!order.is_rehearsal).then(|| format!("baton/{}-{short}", definition.pin().workflow)),
+        model: order.model.map(str::to_owned),
         identity: RunClone::identity(repository),
         agents,
         personas,
