@@ -4,7 +4,7 @@ use std::future::Future;
 use std::sync::Arc;
 
 use baton_core::{SessionId, TurnReason};
-use baton_tools::{Fence, RoleFiles};
+use baton_tools::RoleFiles;
 use baton_workflow::{Dispatch, EffectId, EventBody, Glob, Kind, RelPath, RoleName, RunId, Seen, StateName, Work};
 use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
@@ -162,16 +162,8 @@ impl Conductor {
         let frozen = live.run.frozen.clone();
         let bounds = by.and_then(|role| bounds_of(live, role));
         Some(async move {
-            let looked = tokio::task::spawn_blocking(move || {
-                let entered = place.orders().entered(&run, &state).map(|(_, tree)| tree.clone());
-                let mended = match (bounds, entered) {
-                    (Some(bounds), Some(entered)) => bounds.since(entered).mend()?,
-                    _ => Vec::new(),
-                };
-                let mended = mended.into_iter().map(|(path, why)| format!("{path} ({why})")).collect();
-                place.look(&run, &state, &frozen).map(|seen| (seen, mended)).map_err(|error| error.to_string())
-            });
-            looked.await.map_err(|error| error.to_string())?
+            let looked = tokio::task::spawn_blocking(move || place.look(&run, &state, &frozen, bounds));
+            looked.await.map_err(|error| error.to_string())?.map_err(|error| error.to_string())
         })
     }
 

@@ -21,7 +21,7 @@ impl Conductor {
         let (around, clone) = (Arc::clone(&parent.place), parent.place.clone.part(RunId::child(effect).as_str()));
         let forked = tokio::task::spawn_blocking(move || {
             if !clone.tree().exists() {
-                around.put_back_settled()?;
+                around.tree_that_counts()?;
             }
             clone.fork(&around.clone)?;
             Ok::<_, CloneError>(Arc::new(Place::new(clone)))
@@ -127,8 +127,8 @@ fn bring_back(place: &Place, facts: &Facts, effect: &EffectId, message: &str) ->
         // It was seen to before, up to the last step.
         return Ok(None);
     }
-    place.put_back_settled()?;
-    place.clone.commit(message, effect, &facts.base, &facts.identity)?;
+    let tree = place.tree_that_counts()?;
+    place.clone.commit(&tree, message, effect, &facts.base, &facts.identity)?;
     let head = place.clone.head()?;
     if head == facts.base {
         return Ok(None);
@@ -142,8 +142,8 @@ fn bring_back(place: &Place, facts: &Facts, effect: &EffectId, message: &str) ->
 /// What was handed in by a run inside another one becomes part of that one's work.
 fn take_in(parent: &Place, part: &Place, started: &EffectId, facts: &Facts) -> Result<(), CloneError> {
     let _one_by_one = parent.joining.lock().unwrap_or_else(PoisonError::into_inner);
-    part.put_back_settled()?;
-    parent.put_back_settled()?;
+    part.tree_that_counts()?;
+    parent.tree_that_counts()?;
     parent.clone.absorb(&part.clone, started, &facts.identity)?;
     parent.settle_as_it_is()
 }

@@ -2,7 +2,6 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use baton_tools::Fence;
 use baton_workflow::{EffectId, Frozen, Glob, RunId, Seen, StateName, TreeHash};
 
 use crate::hosting::orders_of;
@@ -46,47 +45,48 @@ impl Place {
         own: &[Glob],
         caches: &[String],
     ) -> Result<Part, String> {
-        let fence = bounds.since(self.enter(entering, caches)?);
+        let (began, now) = self.enter(entering, caches)?;
+        let fence = bounds.since(began);
         // What an earlier attempt left beyond it does not stay.
-        fence.mend()?;
+        fence.mend_from(now).map_err(|error| error.to_string())?;
         let files = role_files(&self.clone.tree(), own, caches, self.clone.borrowed());
         Ok(Part { files, fence: Some(Arc::new(fence)), ..part })
     }
 
-    /// Gets the tree ready for an agent; what it was when the state was entered.
-    fn enter(&self, entering: &Entering, caches: &[String]) -> Result<TreeHash, String> {
+    /// Gets the tree ready for an agent; what it was when the state was entered, and what it is.
+    fn enter(&self, entering: &Entering, caches: &[String]) -> Result<(TreeHash, TreeHash), String> {
         let told = |error: CloneError| error.to_string();
         let Entering { run, state, role, attempt, dispatch, is_new } = entering;
         let is_told = self.orders().of(role).is_some_and(|order| order.effect == *dispatch);
-        let mut settled = None;
+        let now = if is_told { self.clone.snapshot() } else { self.tree_that_counts() }.map_err(told)?;
         if !is_told {
-            settled = self.put_back_settled().map_err(told)?;
             self.forget_settled().map_err(told)?;
         }
         for cache in caches {
             let dir = self.clone.tree().join(cache);
             std::fs::create_dir_all(&dir).map_err(|error| format!("{}: {error}", dir.display()))?;
         }
-        let now = settled.map_or_else(|| self.clone.snapshot().map_err(told), Ok)?;
         let mut orders = self.orders();
         let known = orders.entered(run, state).map(|(attempt, _)| *attempt);
         if known.is_none() || (*is_new && known != Some(*attempt)) {
             orders.enter(run, state, *attempt, now.clone()).map_err(|error| error.to_string())?;
         }
-        Ok(orders.entered(run, state).map_or(now, |(_, tree)| tree.clone()))
+        let began = orders.entered(run, state).map_or_else(|| now.clone(), |(_, tree)| tree.clone());
+        Ok((began, now))
     }
 
     pub(crate) fn orders(&self) -> MutexGuard<'_, Orders> {
         self.orders.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What came to the tree after it was handed in does not count. The tree, if it was handed in.
-    pub(crate) fn put_back_settled(&self) -> Result<Option<TreeHash>, CloneError> {
-        let Some(settled) = self.orders().settled().cloned() else { return Ok(None) };
-        if self.clone.snapshot()? != settled {
-            self.clone.put_back(&settled)?;
+    /// The tree is as it was handed in from now on: what came to it later does not count. If nothing was handed in, it is as
+    /// it is.
+    pub(crate) fn tree_that_counts(&self) -> Result<TreeHash, CloneError> {
+        let (settled, now) = (self.orders().settled().cloned(), self.clone.snapshot()?);
+        match settled {
+            Some(settled) if settled != now => self.clone.put_back(&settled).map(|()| settled),
+            _ => Ok(now),
         }
-        Ok(Some(settled))
     }
 
     /// Somebody works on: what they do counts.
@@ -94,10 +94,21 @@ impl Place {
         self.orders().settle(None).map_err(|why| CloneError::Io { path: self.clone.dir().to_owned(), why })
     }
 
-    /// What can be seen of the work in a state.
-    pub(crate) fn look(&self, run: &RunId, state: &StateName, frozen: &Frozen) -> Result<Seen, CloneError> {
-        let tree = self.clone.snapshot()?;
+    /// What can be seen of the work in a state. Within the bounds of an agent, what it may not have changed is put back first,
+    /// and named.
+    pub(crate) fn look(
+        &self,
+        run: &RunId,
+        state: &StateName,
+        frozen: &Frozen,
+        bounds: Option<Bounds>,
+    ) -> Result<(Seen, Vec<String>), CloneError> {
+        let now = self.clone.snapshot()?;
         let entered = self.orders().entered(run, state).map(|(_, tree)| tree.clone());
+        let (tree, beyond) = match (bounds, &entered) {
+            (Some(bounds), Some(entered)) => bounds.since(entered.clone()).mend_from(now)?,
+            _ => (now, Vec::new()),
+        };
         let mut changed = match entered {
             Some(entered) => self.clone.changed(&entered, &tree)?,
             None => Vec::new(),
@@ -108,8 +119,10 @@ impl Place {
         changed.sort();
         changed.dedup();
         self.settle(&tree)?;
-        Ok(Seen { tree, changed })
+        let named = beyond.into_iter().map(|(path, why)| format!("{path} ({why})")).collect();
+        Ok((Seen { tree, changed }, named))
     }
+
     /// The tree as it is counts, until somebody works on.
     pub(crate) fn settle_as_it_is(&self) -> Result<(), CloneError> {
         self.settle(&self.clone.snapshot()?)

@@ -6,8 +6,9 @@ use baton_core::{Area, Clock, Fault, Tier};
 use baton_workflow::{Argv, RunId};
 use tokio_util::sync::CancellationToken;
 
+use crate::copying::{copy_dir, remove};
 use crate::report::{Reports, RunEventBody};
-use crate::run_clone::{CloneError, RunClone, copy_dir, remove};
+use crate::run_clone::{CloneError, RunClone};
 use crate::stage::Stage;
 use crate::workshop;
 

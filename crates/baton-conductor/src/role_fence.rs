@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use baton_tools::{Fence, RoleFiles};
 use baton_workflow::{Frozen, Glob, RelPath, RoleName, Scope, StateName, TreeHash};
 
-use crate::run_clone::RunClone;
+use crate::run_clone::{Result, RunClone};
 
 /// What a role may change in a clone.
 #[derive(Debug)]
@@ -39,21 +39,27 @@ impl RoleFence {
             None => Some(format!("not among the files of role {}", self.bounds.role)),
         }
     }
+
+    /// Puts back what lies beyond, in a tree that is as it is now. The tree then, and what was put back.
+    pub(crate) fn mend_from(&self, now: TreeHash) -> Result<(TreeHash, Vec<(RelPath, String)>)> {
+        let clone = &self.bounds.clone;
+        let changed = clone.changed(&self.began, &now)?;
+        let beyond: Vec<(RelPath, String)> =
+            changed.into_iter().filter_map(|path| self.why_not(&path).map(|why| (path, why))).collect();
+        if beyond.is_empty() {
+            return Ok((now, beyond));
+        }
+        let paths: Vec<RelPath> = beyond.iter().map(|(path, _)| path.clone()).collect();
+        let mended = clone.mixed(&now, &self.began, &paths)?;
+        clone.put_back(&mended)?;
+        Ok((mended, beyond))
+    }
 }
 
 impl Fence for RoleFence {
-    fn mend(&self) -> Result<Vec<(String, String)>, String> {
-        let told = |error: crate::run_clone::CloneError| error.to_string();
-        let clone = &self.bounds.clone;
-        let now = clone.snapshot().map_err(told)?;
-        let changed = clone.changed(&self.began, &now).map_err(told)?;
-        let beyond: Vec<(RelPath, String)> =
-            changed.into_iter().filter_map(|path| self.why_not(&path).map(|why| (path, why))).collect();
-        if !beyond.is_empty() {
-            let paths: Vec<RelPath> = beyond.iter().map(|(path, _)| path.clone()).collect();
-            let mended = clone.mixed(&now, &self.began, &paths).map_err(told)?;
-            clone.put_back(&mended).map_err(told)?;
-        }
+    fn mend(&self) -> std::result::Result<Vec<(String, String)>, String> {
+        let mended = self.bounds.clone.snapshot().and_then(|now| self.mend_from(now));
+        let (_, beyond) = mended.map_err(|error| error.to_string())?;
         Ok(beyond.into_iter().map(|(path, why)| (path.to_string(), why)).collect())
     }
 }

@@ -1,16 +1,17 @@
 //! The clone of a run: a repository of its own that borrows the person's objects. Agents work in its tree; nothing here
 //! starts a program of the repository.
 
+use std::collections::HashMap;
 use std::fs;
 use std::io;
-use std::os::unix::fs::{PermissionsExt, symlink};
-use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
-use std::time::Duration;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use baton_guard::git;
 use baton_workflow::{EffectId, RelPath, RunId, TreeHash};
+
+use crate::asking::{ask, ask_counting};
+use crate::copying::{copy, copy_dir, copy_objects, remove};
 
 /// The trailer that tells which effect made a commit.
 pub(crate) const TRAILER: &str = "Baton-Effect";
@@ -42,12 +43,12 @@ pub enum CloneError {
 }
 
 impl CloneError {
-    fn io(path: &Path) -> impl FnOnce(io::Error) -> Self + '_ {
+    pub(crate) fn io(path: &Path) -> impl FnOnce(io::Error) -> Self + '_ {
         move |why| Self::Io { path: path.to_owned(), why }
     }
 }
 
-type Result<T> = std::result::Result<T, CloneError>;
+pub(crate) type Result<T> = std::result::Result<T, CloneError>;
 
 /// Who commits.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -65,17 +66,32 @@ pub struct RunClone {
     repository: PathBuf,
     /// Where the base is kept: parts of a clone share it.
     kept: PathBuf,
+    memory: Arc<Mutex<Memory>>,
 }
+
+/// What git need not be asked twice.
+#[derive(Debug, Default)]
+struct Memory {
+    /// The tree that the index of snapshots stands for.
+    tree: Option<TreeHash>,
+    /// Files that differ between two trees.
+    changed: HashMap<(TreeHash, TreeHash), Vec<RelPath>>,
+    /// Where the objects are that the clone does not have itself.
+    borrowed: Option<Vec<PathBuf>>,
+}
+
+/// How many answers about two trees are remembered.
+const CHANGED_MAX: usize = 64;
 
 impl RunClone {
     /// The clone of the repository in this directory, made or not.
     pub fn new(dir: PathBuf, repository: PathBuf) -> Self {
-        Self { kept: dir.clone(), dir, repository }
+        Self { kept: dir.clone(), dir, repository, memory: Arc::default() }
     }
 
     /// A clone of its own for a run inside this one.
     pub(crate) fn part(&self, name: &str) -> Self {
-        Self { dir: self.dir.join(name), ..self.clone() }
+        Self { dir: self.dir.join(name), memory: Arc::default(), ..self.clone() }
     }
 
     /// Where agents work.
@@ -95,12 +111,12 @@ impl RunClone {
 
     /// The commit that the person's repository is at; none if there is none.
     pub fn head_of(repository: &Path) -> Option<String> {
-        run(git::command(repository).args(["rev-parse", "--verify", "--quiet", "HEAD^{commit}"])).ok()
+        ask(git::command(repository).args(["rev-parse", "--verify", "--quiet", "HEAD^{commit}"])).ok()
     }
 
     /// The top directory of the repository that a directory is in.
     pub fn top_of(dir: &Path) -> Option<PathBuf> {
-        run(git::command(dir).args(["rev-parse", "--show-toplevel"]))
+        ask(git::command(dir).args(["rev-parse", "--show-toplevel"]))
             .ok()
             .filter(|top| !top.is_empty())
             .map(PathBuf::from)
@@ -108,17 +124,23 @@ impl RunClone {
 
     /// Files in the person's tree that are not as in their last commit.
     pub fn uncommitted(repository: &Path) -> Result<Vec<String>> {
-        let listed = run(git::command(repository).args(["status", "--porcelain", "-z"]))?;
+        let listed = ask(git::command(repository).args(["status", "--porcelain", "-z"]))?;
         Ok(listed.split('\0').filter_map(|line| line.get(3..)).map(str::to_owned).collect())
     }
 
     /// Who commits in the person's repository.
     pub fn identity(repository: &Path) -> Identity {
-        let ask = |key: &str| run(git::command(repository).args(["config", key])).ok().filter(|text| !text.is_empty());
-        Identity {
-            name: ask("user.name").unwrap_or_else(|| "Baton".to_owned()),
-            email: ask("user.email").unwrap_or_else(|| "baton@localhost".to_owned()),
+        let mut who = Identity { name: "Baton".to_owned(), email: "baton@localhost".to_owned() };
+        let asked = ["config", "--get-regexp", r"^user\.(name|email)$"];
+        // The last one counts, as for git.
+        for line in ask(git::command(repository).args(asked)).unwrap_or_default().lines() {
+            match line.split_once(' ') {
+                Some(("user.name", name)) if !name.is_empty() => name.clone_into(&mut who.name),
+                Some(("user.email", email)) if !email.is_empty() => email.clone_into(&mut who.email),
+                _ => {}
+            }
         }
+        who
     }
 
     /// Makes the clone at a commit. What is there of an earlier try is removed.
@@ -126,12 +148,12 @@ impl RunClone {
         remove(&self.dir)?;
         let tree = self.tree();
         fs::create_dir_all(&tree).map_err(CloneError::io(&tree))?;
-        let ask = |what: &[&str]| run(git::command(&self.repository).args(what));
-        let told = ask(&["rev-parse", "--path-format=absolute", "--git-path", "objects", "--show-object-format"])?;
+        let theirs = |what: &[&str]| ask(git::command(&self.repository).args(what));
+        let told = theirs(&["rev-parse", "--path-format=absolute", "--git-path", "objects", "--show-object-format"])?;
         let (objects, format) = told.split_once('\n').unwrap_or((&told, "sha1"));
         // So that the person's own cleaning up does not take it away.
-        ask(&["update-ref", &format!("{BASES}/{run_id}"), commit])?;
-        run(git::command(&self.dir)
+        theirs(&["update-ref", &format!("{BASES}/{run_id}"), commit])?;
+        ask(git::command(&self.dir)
             .args(["init", "--quiet", "--initial-branch=baton"])
             .arg(format!("--object-format={format}"))
             .arg("tree"))?;
@@ -145,16 +167,19 @@ impl RunClone {
         let own = "[gc]\n\tauto = 0\n[core]\n\tautocrlf = false\n\tfsync = none\n";
         let known = fs::read_to_string(&config).map_err(CloneError::io(&config))?;
         fs::write(&config, known + own).map_err(CloneError::io(&config))?;
-        self.git(&["update-ref", "refs/heads/baton", commit])?;
-        self.git(&["reset", "--quiet", "--hard", "HEAD"])?;
+        self.git(&["reset", "--quiet", "--hard", commit])?;
         self.submodules()?;
         self.included()
     }
 
     /// Where the objects are that this clone does not have itself: the person's, and those that they borrow.
     pub(crate) fn borrowed(&self) -> Vec<PathBuf> {
+        self.memory().borrowed.get_or_insert_with(|| self.find_borrowed()).clone()
+    }
+
+    fn find_borrowed(&self) -> Vec<PathBuf> {
         let objects = ["rev-parse", "--path-format=absolute", "--git-path", "objects"];
-        let Ok(objects) = run(git::command(&self.repository).args(objects)) else { return Vec::new() };
+        let Ok(objects) = ask(git::command(&self.repository).args(objects)) else { return Vec::new() };
         let objects = PathBuf::from(objects);
         let theirs = fs::read_to_string(objects.join("info/alternates")).unwrap_or_default();
         let theirs = theirs.lines().filter(|line| !line.is_empty()).map(|line| objects.join(line));
@@ -179,20 +204,19 @@ impl RunClone {
             self.git(&["config", &format!("submodule.{name}.url"), &theirs.to_string_lossy()])?;
             let mut update = git::command(&self.tree());
             update.args(["-c", "protocol.file.allow=always", "submodule", "--quiet", "update", "--init", "--", path]);
-            run(update.env("GIT_ALLOW_PROTOCOL", "file"))?;
+            ask(update.env("GIT_ALLOW_PROTOCOL", "file"))?;
         }
         Ok(())
     }
 
     /// Copies files that git ignores and `.worktreeinclude` names.
     fn included(&self) -> Result<()> {
-        let list = self.repository.join(".worktreeinclude");
-        if !list.is_file() {
+        if !self.repository.join(".worktreeinclude").is_file() {
             return Ok(());
         }
-        let mut ask = git::command(&self.repository);
-        ask.args(["ls-files", "-z", "--others", "--ignored", "--exclude-from=.worktreeinclude"]);
-        for name in run(&mut ask)?.split('\0').filter(|name| !name.is_empty()) {
+        let mut list = git::command(&self.repository);
+        list.args(["ls-files", "-z", "--others", "--ignored", "--exclude-from=.worktreeinclude"]);
+        for name in ask(&mut list)?.split('\0').filter(|name| !name.is_empty()) {
             let (from, to) = (self.repository.join(name), self.tree().join(name));
             if let Some(dir) = to.parent() {
                 fs::create_dir_all(dir).map_err(CloneError::io(dir))?;
@@ -204,6 +228,11 @@ impl RunClone {
 
     /// Keeps the tree as it is now as the base of every verification.
     pub(crate) fn keep_base(&self) -> Result<TreeHash> {
+        // What was just checked out need not be read again.
+        let (checked_out, own) = (self.tree().join(".git/index"), self.index());
+        if checked_out.exists() {
+            fs::copy(&checked_out, &own).map_err(CloneError::io(&checked_out))?;
+        }
         let tree = self.snapshot()?;
         remove(&self.base())?;
         copy_dir(&self.tree(), &self.base(), &[".git"])?;
@@ -220,7 +249,7 @@ impl RunClone {
         fs::copy(self.kept.join("base.index"), &index).map_err(CloneError::io(&index))?;
         let mut read = git::command(&self.tree());
         read.args(["read-tree", "--reset", "-u", tree.as_str()]);
-        run(read.env("GIT_INDEX_FILE", &index).env("GIT_DIR", self.tree().join(".git")).env("GIT_WORK_TREE", to))?;
+        ask(read.env("GIT_INDEX_FILE", &index).env("GIT_DIR", self.tree().join(".git")).env("GIT_WORK_TREE", to))?;
         remove(&index)
     }
 
@@ -230,9 +259,18 @@ impl RunClone {
 
     /// The tree as it is now, without what git ignores.
     pub(crate) fn snapshot(&self) -> Result<TreeHash> {
-        let index = self.index();
-        self.git_with(&index, &["add", "--all"])?;
-        Ok(TreeHash::new(self.git_with(&index, &["write-tree"])?))
+        let (index, mut memory) = (self.index(), self.memory());
+        let known = memory.tree.take();
+        let mut add = git::command(&self.tree());
+        // It names whatever it takes in: if that is nothing, the tree is the one that is known.
+        add.args(["add", "--all", "--verbose"]).env("GIT_INDEX_FILE", &index);
+        let (taken_in, tries) = ask_counting(&mut add)?;
+        let tree = match known {
+            Some(known) if taken_in.is_empty() && tries == 1 => known,
+            _ => TreeHash::new(self.git_with(&index, &["write-tree"])?),
+        };
+        memory.tree = Some(tree.clone());
+        Ok(tree)
     }
 
     /// Files that differ between two trees.
@@ -240,17 +278,35 @@ impl RunClone {
         if from == to {
             return Ok(Vec::new());
         }
+        let both = (from.clone(), to.clone());
+        if let Some(known) = self.memory().changed.get(&both) {
+            return Ok(known.clone());
+        }
         let args = ["diff-tree", "-r", "-z", "--name-only", "--no-renames", from.as_str(), to.as_str()];
         let listed = self.git(&args)?;
         let paths = listed.split('\0').filter(|name| !name.is_empty());
         // A name that is no path of ours (a line break in it) is named as far as it goes: it is in nobody's scope.
-        Ok(paths.map(|name| RelPath::parse(name).unwrap_or_else(|_| odd(name))).collect())
+        let changed: Vec<_> = paths.map(|name| RelPath::parse(name).unwrap_or_else(|_| odd(name))).collect();
+        let mut memory = self.memory();
+        if memory.changed.len() >= CHANGED_MAX {
+            memory.changed.clear();
+        }
+        memory.changed.insert(both, changed.clone());
+        Ok(changed)
+    }
+
+    fn memory(&self) -> MutexGuard<'_, Memory> {
+        self.memory.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Puts files back to how they are in a tree.
     pub(crate) fn put_back(&self, tree: &TreeHash) -> Result<()> {
+        let mut memory = self.memory();
+        memory.tree = None;
         // The index knows what is there now, so that this touches nothing else.
-        self.git_with(&self.index(), &["read-tree", "--reset", "-u", tree.as_str()]).map(drop)
+        self.git_with(&self.index(), &["read-tree", "--reset", "-u", tree.as_str()])?;
+        memory.tree = Some(tree.clone());
+        Ok(())
     }
 
     /// A tree that is `now`, but with these files as they are in `then`.
@@ -281,11 +337,6 @@ impl RunClone {
         self.git(&["rev-parse", "--verify", "HEAD^{commit}"])
     }
 
-    /// The tree of a commit.
-    pub(crate) fn tree_of(&self, commit: &str) -> Result<TreeHash> {
-        self.git(&["rev-parse", "--verify", &format!("{commit}^{{tree}}")]).map(TreeHash::new)
-    }
-
     /// The commit that an effect has made, if it has.
     pub(crate) fn commit_of(&self, effect: &EffectId, base: &str) -> Result<Option<String>> {
         let format = format!("--format=%H %(trailers:key={TRAILER},valueonly,separator=%x2C)");
@@ -295,9 +346,10 @@ impl RunClone {
         Ok(found.map(|(commit, _)| commit.to_owned()))
     }
 
-    /// Commits the tree as it is, once for each effect; the commit. None if there is nothing to commit.
+    /// Commits a tree, once for each effect; the commit. None if there is nothing to commit.
     pub(crate) fn commit(
         &self,
+        tree: &TreeHash,
         message: &str,
         effect: &EffectId,
         base: &str,
@@ -306,15 +358,16 @@ impl RunClone {
         if let Some(done) = self.commit_of(effect, base)? {
             return Ok(Some(done));
         }
-        let (tree, parent) = (self.snapshot()?, self.head()?);
-        if tree == self.tree_of(&parent)? {
+        let head = self.git(&["rev-parse", "HEAD^{commit}", "HEAD^{tree}"])?;
+        let (parent, committed) = head.split_once('\n').unwrap_or((&head, ""));
+        if tree.as_str() == committed {
             return Ok(None);
         }
         // Nobody else writes our trailer.
         let said: Vec<&str> = message.lines().filter(|line| !line.trim_start().starts_with(TRAILER)).collect();
         let message = format!("{}\n\n{TRAILER}: {effect}\n", said.join("\n").trim());
-        let commit = self.commit_tree(tree.as_str(), &[&parent], &message, who)?;
-        self.git(&["update-ref", "refs/heads/baton", &commit, &parent])?;
+        let commit = self.commit_tree(tree.as_str(), &[parent], &message, who)?;
+        self.git(&["update-ref", "refs/heads/baton", &commit, parent])?;
         // So that `git status` in the clone says what agents would expect.
         self.git(&["read-tree", &commit])?;
         Ok(Some(commit))
@@ -381,7 +434,7 @@ impl RunClone {
         for part in ["AUTHOR", "COMMITTER"] {
             make.env(format!("GIT_{part}_NAME"), &who.name).env(format!("GIT_{part}_EMAIL"), &who.email);
         }
-        run(&mut make)
+        ask(&mut make)
     }
 
     /// Brings the clone's commits to the person's repository as a branch, and nothing else.
@@ -397,21 +450,21 @@ impl RunClone {
             "--force",
         ]);
         fetch.arg(self.tree()).arg(format!("refs/heads/baton:refs/heads/{branch}"));
-        run(fetch.env("GIT_ALLOW_PROTOCOL", "file")).map(drop)
+        ask(fetch.env("GIT_ALLOW_PROTOCOL", "file")).map(drop)
     }
 
     /// Removes it all; the branch stays.
     pub fn remove(&self, run_id: &RunId) -> Result<()> {
-        run(git::command(&self.repository).args(["update-ref", "-d", &format!("{BASES}/{run_id}")]))?;
+        ask(git::command(&self.repository).args(["update-ref", "-d", &format!("{BASES}/{run_id}")]))?;
         remove(&self.dir)
     }
 
     fn git(&self, args: &[&str]) -> Result<String> {
-        run(git::command(&self.tree()).args(args))
+        ask(git::command(&self.tree()).args(args))
     }
 
     fn git_with(&self, index: &Path, args: &[&str]) -> Result<String> {
-        run(git::command(&self.tree()).args(args).env("GIT_INDEX_FILE", index))
+        ask(git::command(&self.tree()).args(args).env("GIT_INDEX_FILE", index))
     }
 }
 
@@ -420,121 +473,4 @@ fn odd(name: &str) -> RelPath {
     RelPath::parse(plain.trim_start_matches('/'))
         .or_else(|_| RelPath::parse("?"))
         .unwrap_or_else(|_| unreachable!("`?` is a path"))
-}
-
-/// How often git is asked again, and how long it is waited in between.
-const TRIES: usize = 40;
-const AGAIN_AFTER: Duration = Duration::from_millis(50);
-/// A lock of ours that is older was left by a git that was killed.
-const LOCK_AGE_MAX: Duration = Duration::from_secs(1);
-
-/// Asks git. One that was killed has done nothing that cannot be done again, and its locks are in the way for a moment only.
-fn run(command: &mut Command) -> Result<String> {
-    let what: Vec<_> = command.get_args().take(3).map(|arg| arg.to_string_lossy().into_owned()).collect();
-    let failed = |why: String| CloneError::Git { what: what.join(" "), why };
-    let mut why = String::new();
-    for _ in 0..TRIES {
-        let output = command.output().map_err(|error| failed(error.to_string()))?;
-        if output.status.success() {
-            return Ok(String::from_utf8_lossy(&output.stdout).trim_end_matches('\n').to_owned());
-        }
-        String::from_utf8_lossy(&output.stderr).trim().clone_into(&mut why);
-        match lock_in_the_way(&why) {
-            Some(lock) => drop_if_left(&lock),
-            None if output.status.signal() == Some(9) => {}
-            None => break,
-        }
-        std::thread::sleep(AGAIN_AFTER);
-    }
-    Err(failed(why))
-}
-
-/// The lock that git complains about.
-fn lock_in_the_way(why: &str) -> Option<PathBuf> {
-    let line = why.lines().find(|line| line.contains(".lock': File exists"))?;
-    let (before, _) = line.split_once("': File exists")?;
-    before.rsplit_once('\'').map(|(_, path)| PathBuf::from(path))
-}
-
-/// Removes a lock that nobody else can have, if it is not new.
-fn drop_if_left(lock: &Path) {
-    let text = lock.to_string_lossy();
-    let is_ours = ["/clones/", "/refs/baton/", "/refs/heads/baton/"].iter().any(|part| text.contains(part));
-    let age = fs::metadata(lock).and_then(|known| known.modified()).ok().and_then(|at| at.elapsed().ok());
-    if is_ours && age.is_some_and(|age| age > LOCK_AGE_MAX) {
-        drop(fs::remove_file(lock));
-    }
-}
-
-/// Removes a file or a directory, whatever its permissions; nothing if there is none.
-pub(crate) fn remove(path: &Path) -> Result<()> {
-    let known = match fs::symlink_metadata(path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-        known => known.map_err(CloneError::io(path))?,
-    };
-    if !known.is_dir() {
-        return fs::remove_file(path).map_err(CloneError::io(path));
-    }
-    if fs::remove_dir_all(path).is_ok() {
-        return Ok(());
-    }
-    // Some build tools make their directories read-only.
-    open_up(path);
-    fs::remove_dir_all(path).map_err(CloneError::io(path))
-}
-
-fn open_up(dir: &Path) {
-    drop(fs::set_permissions(dir, fs::Permissions::from_mode(0o700)));
-    let entries = fs::read_dir(dir).into_iter().flatten().flatten();
-    for entry in entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir())) {
-        open_up(&entry.path());
-    }
-}
-
-/// Copies a directory with links and permissions; what is neither file, link nor directory is left out.
-pub(crate) fn copy_dir(from: &Path, to: &Path, but: &[&str]) -> Result<()> {
-    fs::create_dir_all(to).map_err(CloneError::io(to))?;
-    for entry in fs::read_dir(from).map_err(CloneError::io(from))? {
-        let entry = entry.map_err(CloneError::io(from))?;
-        let name = entry.file_name();
-        if but.iter().any(|left_out| name == *left_out) {
-            continue;
-        }
-        copy(&entry.path(), &to.join(&name))?;
-    }
-    let mode = fs::metadata(from).map_err(CloneError::io(from))?.permissions();
-    fs::set_permissions(to, mode).map_err(CloneError::io(to))
-}
-
-/// Copies loose objects that are not there yet. A clone of ours has no others.
-fn copy_objects(from: &Path, to: &Path) -> Result<()> {
-    for entry in fs::read_dir(from).map_err(CloneError::io(from))?.flatten() {
-        let name = entry.file_name();
-        if name.len() != 2 {
-            continue;
-        }
-        let dir = to.join(&name);
-        fs::create_dir_all(&dir).map_err(CloneError::io(&dir))?;
-        for object in fs::read_dir(entry.path()).map_err(CloneError::io(from))?.flatten() {
-            let place = dir.join(object.file_name());
-            if !place.exists() {
-                copy(&object.path(), &place)?;
-            }
-        }
-    }
-    Ok(())
-}
-
-fn copy(from: &Path, to: &Path) -> Result<()> {
-    let known = fs::symlink_metadata(from).map_err(CloneError::io(from))?;
-    if known.is_dir() {
-        copy_dir(from, to, &[])
-    } else if known.is_symlink() {
-        let target = fs::read_link(from).map_err(CloneError::io(from))?;
-        symlink(target, to).map_err(CloneError::io(to))
-    } else if known.is_file() {
-        fs::copy(from, to).map(drop).map_err(CloneError::io(from))
-    } else {
-        Ok(())
-    }
 }

@@ -8,8 +8,8 @@ use sha2::{Digest, Sha256};
 use tokio_util::sync::CancellationToken;
 
 use crate::conductor::Conductor;
+use crate::copying::remove;
 use crate::live::{ConductError, Done};
-use crate::run_clone::remove;
 use crate::workshop;
 
 impl Conductor {
@@ -69,8 +69,8 @@ impl Conductor {
                 Act::Commit { message } => {
                     let id = effect.clone();
                     let made = tokio::task::spawn_blocking(move || {
-                        place.put_back_settled()?;
-                        place.clone.commit(&message, &id, &facts.base, &facts.identity)
+                        let tree = place.tree_that_counts()?;
+                        place.clone.commit(&tree, &message, &id, &facts.base, &facts.identity)
                     });
                     match made.await {
                         Ok(Ok(Some(commit))) => EventBody::ActionDone { effect, receipt: commit },
@@ -84,7 +84,7 @@ impl Conductor {
                     let before = Arc::clone(&place);
                     let ready = tokio::task::spawn_blocking(move || {
                         begun.begin(&id).map_err(|error| error.to_string())?;
-                        before.put_back_settled().map_err(|error| error.to_string())?;
+                        before.tree_that_counts().map_err(|error| error.to_string())?;
                         stage.workshop(&tree).map_err(|fault| fault.to_string())
                     });
                     match ready.await.unwrap_or_else(|error| Err(error.to_string())) {
