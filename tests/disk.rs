@@ -3,33 +3,13 @@
 mod fault;
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
+use crate::support::odd_machine::among_mounts;
 use crate::support::{Live, Run, World, run};
 use fault::Fault;
-
-/// A shell in namespaces of its own, as anybody may have one: it mounts as it likes, runs Baton, and what comes after.
-fn among_mounts(world: &World, mounts: &str, args: &[&str], after: &str) -> Command {
-    let probe = Command::new("unshare").args(["-Urm", "true"]).output();
-    let refused = |why: String| panic!("this test needs `unshare -Urm` (user and mount namespaces): {why}");
-    match probe {
-        Ok(output) if output.status.success() => {}
-        Ok(output) => refused(String::from_utf8_lossy(&output.stderr).into_owned()),
-        Err(error) => refused(error.to_string()),
-    }
-    let baton = world.command(&[]);
-    let mut command = Command::new("unshare");
-    let script = format!("set -e\n{mounts}\nset +e\n\"$0\" \"$@\"\ncode=$?\n{after}\nexit $code");
-    command.args(["-Urm", "sh", "-c", &script]).arg(baton.get_program()).args(args);
-    command.env_clear().current_dir(world.project()).stdin(std::process::Stdio::null());
-    for (name, value) in baton.get_envs() {
-        command.env(name, value.unwrap_or_default());
-    }
-    command
-}
 
 /// All events of a process, and what is done when one of them is seen.
 fn watch(live: &mut Live, mut seen: impl FnMut(&Value)) -> Vec<Value> {
@@ -220,6 +200,8 @@ fn one_session_has_one_writer() {
     let session = live.until("session.start")["session"].as_str().unwrap().to_owned();
     live.until("tool.update");
     live.signal(Signal::KILL);
+    // Nobody ends its command then.
+    world.file("go", "");
     live.wait();
     let after = world.baton(&["exec", "--json", "--permission-mode", "yolo", "-r", &session, "more"]).expect(0);
     assert_eq!(after.end()["text"], "done");

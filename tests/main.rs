@@ -28,6 +28,7 @@ mod runs_crashes;
 mod runs_docs;
 mod runs_input;
 mod runs_liars;
+mod runs_machine;
 mod runs_scope;
 mod sandbox;
 mod sessions;

@@ -1,5 +1,6 @@
 //! A world for one scenario: a directory with a project, a home for Baton, and ways to run it.
 
+pub mod odd_machine;
 pub mod runs;
 
 use std::io::{BufRead, BufReader, Read, Write};

@@ -3,6 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use crate::support::odd_machine::library;
+
 /// While the flag is there, half of what is written to a session arrives, and then the disk fails.
 pub struct Fault {
     pub flag: PathBuf,
@@ -53,12 +55,7 @@ int ftruncate64(int fd, off_t length) { return cut("ftruncate64", fd, length); }
 impl Fault {
     /// `can_take_back` says whether half an entry can at least be taken away again.
     pub fn new(dir: &Path, can_take_back: bool) -> Self {
-        let (source, library) = (dir.join("fault.c"), dir.join("fault.so"));
-        std::fs::write(&source, SOURCE).unwrap();
-        let built = Command::new("cc").args(["-shared", "-fPIC", "-o"]).arg(&library).arg(&source).arg("-ldl").output();
-        let built = built.unwrap_or_else(|error| panic!("this test needs a C compiler (`cc`): {error}"));
-        assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
-        Self { flag: dir.join("fault"), library, can_take_back }
+        Self { flag: dir.join("fault"), library: library(dir, "fault", SOURCE), can_take_back }
     }
 
     pub fn inject(&self, command: &mut Command) {

@@ -13,6 +13,7 @@ use baton_workflow::{
 };
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::handing_in::Told;
@@ -24,6 +25,7 @@ use crate::publishing::publish;
 use crate::report::Reports;
 use crate::run_clone::RunClone;
 use crate::stage::Stage;
+use crate::timers::{Timers, Waiting};
 
 /// Owns runs while they are worked on.
 pub struct Conductor {
@@ -42,6 +44,7 @@ pub struct Conductor {
     pub(crate) told: mpsc::Sender<Told>,
     /// One agent at a time speaks in a conversation.
     pub(crate) sessions: HashMap<SessionId, Arc<tokio::sync::Mutex<()>>>,
+    timers: Timers,
     hearing: Option<(mpsc::Receiver<Heard>, mpsc::Receiver<Told>)>,
 }
 
@@ -70,6 +73,7 @@ impl Conductor {
             heard,
             told,
             sessions: HashMap::new(),
+            timers: Timers::default(),
             hearing: Some((ears, is_told)),
         }
     }
@@ -297,10 +301,8 @@ impl Conductor {
                     let answer = self.say(&request.run, request.said).await.map_err(|error| error.to_string());
                     drop(request.reply.send(answer));
                 }
-                () = sleep(timer.as_ref().map(|(after, ..)| *after)), if timer.is_some() => {
-                    if let Some((_, run, effect)) = timer {
-                        self.take_if_current(&run, EventBody::TimedOut { effect }).await?;
-                    }
+                Some((run, effect)) = runs_out(timer) => {
+                    self.take_if_current(&run, EventBody::TimedOut { effect }).await?;
                 }
                 () = stop.cancelled() => {
                     self.end_all(&mut ears).await;
@@ -334,16 +336,20 @@ impl Conductor {
         stale_is_fine(self.take(run, body).await)
     }
 
-    /// The next timer: after how long, of which run.
-    fn next_timer(&self) -> Option<(Duration, RunId, EffectId)> {
-        let now = self.clock.now();
-        let waiting = self.runs.iter().filter_map(|(id, live)| match &live.run.phase {
-            Phase::At(visit) => Some((visit.deadline, id.clone(), visit.timer.clone())),
-            _ => None,
+    /// The next wait to run out.
+    fn next_timer(&mut self) -> Option<(Instant, RunId, EffectId)> {
+        let waits = self.runs.iter().filter_map(|(id, live)| {
+            let (visit, workflow) = (live.run.visit()?, live.definition.workflow(&live.run.workflow)?);
+            Some(Waiting {
+                run: id.clone(),
+                timer: visit.timer.clone(),
+                deadline: visit.deadline,
+                timeout: workflow.state(&visit.state)?.timeout(),
+                is_for_person: matches!(visit.wait, Wait::Help { .. } | Wait::Approval { .. } | Wait::Person { .. }),
+            })
         });
-        let (deadline, id, timer) = waiting.min_by_key(|(deadline, ..)| *deadline)?;
-        let after = deadline.duration_since(now);
-        Some((Duration::try_from(after).unwrap_or_default(), id, timer))
+        let waits = waits.collect();
+        self.timers.next(self.clock.now(), waits)
     }
 
     /// How the run rests, if nobody works on it.
@@ -377,6 +383,9 @@ impl Conductor {
     }
 }
 
-async fn sleep(after: Option<Duration>) {
-    tokio::time::sleep(after.unwrap_or_default()).await;
+/// Waits until a timer runs out. There may be none.
+async fn runs_out(timer: Option<(Instant, RunId, EffectId)>) -> Option<(RunId, EffectId)> {
+    let (end, run, effect) = timer?;
+    tokio::time::sleep_until(end).await;
+    Some((run, effect))
 }

@@ -26,6 +26,7 @@ mod run_clone;
 mod settings;
 mod stage;
 mod telling;
+mod timers;
 mod verifying;
 mod workshop;
 

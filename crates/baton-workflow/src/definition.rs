@@ -310,6 +310,11 @@ impl State {
         }
     }
 
+    /// How long is waited for what is to happen here.
+    pub fn timeout(&self) -> Duration {
+        self.limits.timeout.unwrap_or(TIMEOUT)
+    }
+
     /// Outcomes that need a target.
     pub fn required_outcomes(&self) -> Vec<Outcome> {
         match &self.kind {

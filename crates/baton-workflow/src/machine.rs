@@ -336,7 +336,6 @@ impl<'a> Stepper<'a> {
 
     /// When a wait that begins now is over.
     fn deadline(&self, state: &State) -> Timestamp {
-        let timeout = state.limits.timeout.unwrap_or(crate::definition::TIMEOUT);
-        self.run.now.checked_add(timeout).unwrap_or(Timestamp::MAX)
+        self.run.now.checked_add(state.timeout()).unwrap_or(Timestamp::MAX)
     }
 }
