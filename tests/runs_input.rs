@@ -50,6 +50,28 @@ fn wrong_names_and_parameters_are_told_before_anything_happens() {
 }
 
 #[test]
+fn nothing_of_a_project_runs_before_it_is_trusted() {
+    let repo = Repo::new();
+    repo.settings(&json!({}));
+    let ran = |name: &str| format!("sh -c 'touch {}/{name}'", repo.world.home().display());
+    let settings = json!({"project": {"test": ran("tests"), "setup": [ran("setup")]}});
+    repo.world.file(".baton/config.jsonc", settings.to_string());
+    repo.world
+        .file(".baton/workflows/own.star", one("evidence({\"file\": \"path\"})", "").replace("\"one\"", "\"own\""));
+    repo.commit("its own ways");
+    for name in ["own", ".baton/workflows/own.star"] {
+        repo.start(name, &hello(), &[]).expect_error(2, "is not trusted", "baton trust");
+    }
+    let run = repo.start("hello", &hello(), &[]).expect(0);
+    let prepared: Vec<_> = run.of("run.prepare").iter().map(|event| event["text"].to_string()).collect();
+    assert!(prepared.len() == 1 && prepared[0].contains("clone"), "{prepared:?}");
+    // What the person looked at counts.
+    let run = repo.start("hello", &hello(), &["--trust"]);
+    let prepared: Vec<_> = run.of("run.prepare").iter().map(|event| event["text"].to_string()).collect();
+    assert!(prepared.iter().any(|text| text.contains("set-up")), "{prepared:?}");
+}
+
+#[test]
 fn a_detached_head_uncommitted_changes_and_a_failing_hook_do_not_matter() {
     let repo = Repo::new();
     repo.git(&["checkout", "--quiet", "--detach"]);

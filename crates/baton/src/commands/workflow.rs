@@ -225,14 +225,22 @@ pub fn load_named(setup: &Setup, name: &str) -> Result<(Library, Definition), Fa
     let project = setup.trust.is_trusted().then_some(setup.project.root.as_path());
     let library = Library::find(&setup.places.config_dir, project)
         .map_err(|error| Fault::input(format!("cannot read definitions: {error}")))?;
-    let own = setup.project.root.join(".baton/workflows").join(format!("{name}.star"));
-    if project.is_none() && library.workflow(name).is_none() && own.is_file() {
+    if project.is_none() && library.workflow(name).is_none() && is_of_project(setup, name) {
         let message = format!("the workflow `{name}` is the project's, and the project is not trusted");
         return Err(Fault::input(message).hint("look at it and say `baton trust`, or --trust for this run"));
     }
     let (library, name) = named(&library, name, &setup.cwd)?;
     let definition = load(setup, &library, &name).map_err(|problems| does_not_hold(&name, &problems))?;
     Ok((library, definition))
+}
+
+/// Whether a name, or a file that is named, is among what a project is trusted for. Another file that a person names is
+/// their own choice.
+fn is_of_project(setup: &Setup, name: &str) -> bool {
+    let own = setup.project.root.join(".baton");
+    let real = |path: &Path| path.canonicalize().ok();
+    let is_inside = || real(&setup.cwd.join(name)).zip(real(&own)).is_some_and(|(file, own)| file.starts_with(own));
+    own.join("workflows").join(format!("{name}.star")).is_file() || is_inside()
 }
 
 fn does_not_hold(name: &str, problems: &[Problem]) -> Fault {

@@ -105,6 +105,7 @@ impl Conducting {
                 caught = signals.next() => {
                     if signal.replace(caught).is_some() {
                         baton_tools::kill_all_now();
+                        baton_conductor::end_git();
                         drop(std::fs::remove_file(&socket));
                         return Ok(Exit::Signal(caught));
                     }

@@ -91,6 +91,9 @@ pub struct Order<'a> {
 /// Starts a run and waits until it rests.
 pub fn start(setup: Setup, order: &Order<'_>, style: Style) -> Result<Exit, Fault> {
     crate::log::start(&setup.state_dir()?, false, setup.redactor());
+    if let Some(notice) = setup.trust.notice() {
+        anstream::eprintln!("{notice}");
+    }
     let (library, definition) = load_named(&setup, order.name)?;
     let types = definition.main().map(|main| main.params.clone()).unwrap_or_default();
     // They are written down, and become part of what models are told.
