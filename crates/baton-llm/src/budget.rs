@@ -62,17 +62,21 @@ pub struct Exceeded {
     caps: Caps,
     spent_tokens: Tokens,
     spent_usd: Usd,
+    /// What the next call costs at least.
+    next_usd: Usd,
 }
 
 impl fmt::Display for Exceeded {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "the {} budget is used up: ", self.level)?;
         match (self.caps.usd, self.caps.tokens) {
-            (Some(usd), _) if usd.saturating_sub(self.spent_usd) == Usd::ZERO || self.caps.tokens.is_none() => {
-                write!(f, "{} of {usd} spent", self.spent_usd)
+            (Some(usd), _) if usd <= self.spent_usd => write!(f, "{} of {usd} spent", self.spent_usd),
+            (Some(usd), _) if usd <= self.spent_usd + self.next_usd => {
+                write!(f, "{} of {usd} spent, and the next call costs {} or more", self.spent_usd, self.next_usd)
             }
             (_, Some(tokens)) => write!(f, "{} of {tokens} tokens used", self.spent_tokens),
-            _ => f.write_str("nothing is left"),
+            (Some(usd), None) => write!(f, "{} of {usd} spent", self.spent_usd),
+            (None, None) => f.write_str("nothing is left"),
         }
     }
 }
@@ -105,7 +109,8 @@ impl Budget {
                 return Ok(None);
             }
             let (spent_tokens, spent_usd) = (account.spent.tokens, account.spent.usd);
-            return Err(Exceeded { level: self.0.level, caps: self.0.caps, spent_tokens, spent_usd });
+            let next_usd = Amount::of(&need, OUTPUT_MIN.min(need.output_max)).usd;
+            return Err(Exceeded { level: self.0.level, caps: self.0.caps, spent_tokens, spent_usd, next_usd });
         };
         let amount = Amount::of(&need, output_max);
         account.reserved = account.reserved + amount;
