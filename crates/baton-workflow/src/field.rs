@@ -84,6 +84,9 @@ impl FieldType {
             (Self::Text, Value::String(text)) if text.len() > TEXT_BYTES_MAX => {
                 Err(format!("it has {} bytes, at most {TEXT_BYTES_MAX} are taken", text.len()))
             }
+            (Self::Number | Self::List, _) if !is_countable(value) => {
+                Err("it has a number that is too large".to_owned())
+            }
             (Self::Text, Value::String(_)) | (Self::Number, Value::Number(_)) | (Self::Bool, Value::Bool(_)) => {
                 Ok(value.clone())
             }
@@ -112,6 +115,16 @@ impl FieldType {
             (Self::Bool, _) => expected("true or false"),
             (Self::OneOf(options), _) => expected(&format!("one of {}", options.join(", "))),
         }
+    }
+}
+
+/// Whether a function of a definition can count with every number in it.
+pub(crate) fn is_countable(value: &Value) -> bool {
+    match value {
+        Value::Number(number) => number.as_f64().is_some_and(f64::is_finite),
+        Value::Array(items) => items.iter().all(is_countable),
+        Value::Object(fields) => fields.values().all(is_countable),
+        Value::Null | Value::Bool(_) | Value::String(_) => true,
     }
 }
 

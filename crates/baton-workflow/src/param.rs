@@ -40,7 +40,8 @@ impl ParamType {
     pub(crate) fn holds(self, value: &Value) -> bool {
         match (self, value) {
             (Self::String, Value::String(text)) => text.len() <= TEXT_BYTES_MAX,
-            (Self::Number, Value::Number(_)) | (Self::Bool, Value::Bool(_)) => true,
+            (Self::Number, Value::Number(_)) => crate::field::is_countable(value),
+            (Self::Bool, Value::Bool(_)) => true,
             (Self::List, Value::Array(items)) => {
                 items.len() <= ITEMS_MAX
                     && items.iter().all(|item| item.as_str().is_some_and(|text| text.len() <= TEXT_BYTES_MAX))
@@ -73,7 +74,10 @@ impl ParamType {
         if self.holds(&value) {
             Ok(value)
         } else {
-            Err(format!("it is too large: at most {TEXT_BYTES_MAX} bytes a text and {ITEMS_MAX} items"))
+            Err(format!(
+                "it is too large: at most {TEXT_BYTES_MAX} bytes a text, {ITEMS_MAX} items, {:e} as a number",
+                f64::MAX
+            ))
         }
     }
 }

@@ -105,7 +105,8 @@ impl Stepper<'_> {
         fields: &Map<String, Value>,
         seen: &Seen,
     ) -> Result<(), Rejected> {
-        let (Wait::Agent { dispatch, .. }, Some(Kind::Agent(work))) =
+        // Whoever is asked for help may do the work.
+        let (Wait::Agent { dispatch, .. } | Wait::Help { dispatch, .. }, Some(Kind::Agent(work))) =
             (&visit.wait, self.workflow.state(&visit.state).map(|state| &state.kind))
         else {
             return Err(Rejected::Stale(effect.clone()));
