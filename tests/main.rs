@@ -29,6 +29,7 @@ mod runs_docs;
 mod runs_input;
 mod runs_liars;
 mod runs_machine;
+mod runs_rests;
 mod runs_scope;
 mod sandbox;
 mod sessions;

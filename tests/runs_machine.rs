@@ -7,7 +7,7 @@ use std::process::Command;
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use crate::support::odd_machine::{among_mounts, library};
+use crate::support::odd_machine::{Jump, among_mounts};
 use crate::support::runs::{Repo, call, shell, submit};
 use crate::support::{Live, run};
 
@@ -48,50 +48,7 @@ fn let_go_on(held: &Path) {
     std::fs::set_permissions(held, std::fs::Permissions::from_mode(0o755)).unwrap();
 }
 
-/// A clock that stands beside the real one by what a file says.
-struct Jump {
-    file: PathBuf,
-    library: PathBuf,
-}
-
-const CLOCK: &str = r#"
-#define _GNU_SOURCE
-#include <fcntl.h>
-#include <stdlib.h>
-#include <sys/syscall.h>
-#include <time.h>
-#include <unistd.h>
-
-int clock_gettime(clockid_t clock, struct timespec *now) {
-    if (syscall(SYS_clock_gettime, clock, now)) return -1;
-    const char *file = getenv("JUMP_FILE");
-    if (clock != CLOCK_REALTIME || !file) return 0;
-    int fd = open(file, O_RDONLY | O_CLOEXEC);
-    if (fd < 0) return 0;
-    char text[32] = {0};
-    if (read(fd, text, sizeof text - 1) > 0) now->tv_sec += atol(text);
-    close(fd);
-    return 0;
-}
-"#;
-
 const YEAR_S: i64 = 365 * 24 * 3600;
-
-impl Jump {
-    fn new(repo: &Repo) -> Self {
-        let dir = repo.world.home();
-        Self { file: dir.join("jump"), library: library(&dir, "clock", CLOCK) }
-    }
-
-    fn inject(&self, mut command: Command) -> Command {
-        command.env("LD_PRELOAD", &self.library).env("JUMP_FILE", &self.file);
-        command
-    }
-
-    fn by(&self, seconds: i64) {
-        std::fs::write(&self.file, seconds.to_string()).unwrap();
-    }
-}
 
 fn greeting() -> Repo {
     let repo = Repo::new();
@@ -110,7 +67,7 @@ fn assert_greeted_once(repo: &Repo) {
 fn a_clock_that_jumps_while_a_run_works_changes_nothing() {
     for seconds in [YEAR_S, -YEAR_S] {
         let repo = greeting();
-        let jump = Jump::new(&repo);
+        let jump = Jump::new(&repo.world.home());
         let (mut live, held) = at_its_command(jump.inject(repo.starting("greet", &script(HELD), &[])));
         jump.by(seconds);
         let_go_on(&held);
@@ -132,7 +89,7 @@ fn a_clock_that_jumps_while_a_run_works_changes_nothing() {
 /// Kills a run at its agent's command, with the clock here and there, and goes on with the clock elsewhere.
 fn killed_between(before: i64, after: i64) -> Repo {
     let repo = greeting();
-    let jump = Jump::new(&repo);
+    let jump = Jump::new(&repo.world.home());
     jump.by(before);
     let (live, held) = at_its_command(jump.inject(repo.starting("greet", &script(HELD), &[])));
     live.signal(Signal::KILL);

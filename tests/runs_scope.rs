@@ -214,6 +214,10 @@ const PERMISSIONS: [&str; 2] = ["chmod that git does not see, hidden", "permissi
 /// What the log has of a refusal: the advice to the agent is only for it.
 fn reason(output: &str) -> &str {
     let reason = output.split_once(" was not run: ").map_or(output, |(_, reason)| reason);
+    // What was put back is named, not what the command has written.
+    if let Some((_, put_back)) = reason.split_once("[changed although") {
+        return put_back.split(']').next().unwrap_or_default();
+    }
     reason.split(". Leave it").next().unwrap_or(reason).lines().next().unwrap_or_default()
 }
 

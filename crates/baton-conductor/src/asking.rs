@@ -1,10 +1,16 @@
-//! Asking git: one that was killed is asked again, and locks that it left are dropped.
+//! Asking git: one that was killed is asked again, and locks that it left are dropped. None outlives Baton.
 
+use std::collections::BTreeSet;
 use std::fs;
+use std::io;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Output, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
 
 use crate::run_clone::{CloneError, Result};
 
@@ -25,19 +31,54 @@ pub(crate) fn ask_counting(command: &mut Command) -> Result<(String, usize)> {
     let failed = |why: String| CloneError::Git { what: what.join(" "), why };
     let (mut why, began) = (String::new(), Instant::now());
     for tries in 1..=TRIES {
-        let output = command.output().map_err(|error| failed(error.to_string()))?;
+        let output = Asked::output(command).map_err(|error| failed(error.to_string()))?;
         if output.status.success() {
             return Ok((String::from_utf8_lossy(&output.stdout).trim_end_matches('\n').to_owned(), tries));
         }
         String::from_utf8_lossy(&output.stderr).trim().clone_into(&mut why);
         match lock_in_the_way(&why) {
             Some(lock) => drop_if_left(&lock, began),
-            None if output.status.signal() == Some(9) => {}
+            None if output.status.signal() == Some(9) && !IS_ENDING.load(Ordering::Relaxed) => {}
             None => break,
         }
         std::thread::sleep(AGAIN_AFTER);
     }
     Err(failed(why))
+}
+
+/// Those that work now, and whether nobody is to begin again.
+static WORKING: Mutex<BTreeSet<i32>> = Mutex::new(BTreeSet::new());
+static IS_ENDING: AtomicBool = AtomicBool::new(false);
+
+/// A git that works.
+struct Asked(i32);
+
+impl Asked {
+    fn output(command: &mut Command) -> io::Result<Output> {
+        let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
+        let asked = Self(i32::try_from(child.id()).unwrap_or_default());
+        working().insert(asked.0);
+        child.wait_with_output()
+    }
+}
+
+impl Drop for Asked {
+    fn drop(&mut self) {
+        working().remove(&self.0);
+    }
+}
+
+fn working() -> MutexGuard<'static, BTreeSet<i32>> {
+    WORKING.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Ends every git that still works, because Baton ends: what it was asked for is asked again by whoever goes on.
+pub fn end_git() {
+    IS_ENDING.store(true, Ordering::Relaxed);
+    for pid in working().iter().filter_map(|pid| Pid::from_raw(*pid)) {
+        // One that has just ended needs nothing.
+        let _ = kill_process(pid, Signal::KILL);
+    }
 }
 
 /// The lock that git complains about.

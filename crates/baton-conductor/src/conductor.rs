@@ -1,6 +1,6 @@
 //! The conductor: takes events one after another, writes down what follows, and has it carried out.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,13 +16,14 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use crate::asking::end_git;
 use crate::handing_in::Told;
 use crate::hearing::stale_is_fine;
 use crate::hosting::{Heard, Used};
 use crate::live::{ConductError, Done, Facts, Live, Request, Rest, Said, kind_of, needed};
 use crate::place::Place;
 use crate::publishing::publish;
-use crate::report::Reports;
+use crate::report::{Reports, RunEventBody};
 use crate::run_clone::RunClone;
 use crate::stage::Stage;
 use crate::timers::{Timers, Waiting};
@@ -41,11 +42,10 @@ pub struct Conductor {
     /// Whom to tell that an effect is not needed any more.
     pub(crate) working: HashMap<EffectId, CancellationToken>,
     pub(crate) heard: mpsc::Sender<Heard>,
-    pub(crate) told: mpsc::Sender<Told>,
     /// One agent at a time speaks in a conversation.
     pub(crate) sessions: HashMap<SessionId, Arc<tokio::sync::Mutex<()>>>,
     timers: Timers,
-    hearing: Option<(mpsc::Receiver<Heard>, mpsc::Receiver<Told>)>,
+    hearing: Option<mpsc::Receiver<Heard>>,
 }
 
 impl Conductor {
@@ -59,7 +59,6 @@ impl Conductor {
         repository: PathBuf,
     ) -> Self {
         let (heard, ears) = mpsc::channel(64);
-        let (told, is_told) = mpsc::channel(64);
         Self {
             journal,
             stage,
@@ -71,10 +70,9 @@ impl Conductor {
             tasks: JoinSet::new(),
             working: HashMap::new(),
             heard,
-            told,
             sessions: HashMap::new(),
             timers: Timers::default(),
-            hearing: Some((ears, is_told)),
+            hearing: Some(ears),
         }
     }
 
@@ -116,14 +114,34 @@ impl Conductor {
     /// Takes up a run, and those inside it, as the journal has them, and carries out what it owes.
     pub async fn take_up(&mut self, root: &RunId) -> Result<(), ConductError> {
         let owed = self.load(root).await?;
+        self.time_out_people().await?;
         self.carry_out_owed(owed).await
     }
 
     /// The same, after a person has said something: what is owed may be superfluous then.
     pub async fn take_up_saying(&mut self, root: &RunId, to: &RunId, said: Said) -> Result<(), ConductError> {
         let owed = self.load(root).await?;
-        self.say(to, said).await?;
+        if self.time_out_people().await?.contains(to) && matches!(said, Said::Answer { .. }) {
+            let text = "the answer comes too late: the time for it has passed".to_owned();
+            self.reports.run(to, self.clock.now(), RunEventBody::Noticed { text });
+        } else {
+            self.say(to, said).await?;
+        }
         self.carry_out_owed(owed).await
+    }
+
+    /// People who were asked had the time that has passed, though nobody looked at a clock meanwhile. Who was waited for.
+    async fn time_out_people(&mut self) -> Result<BTreeSet<RunId>, ConductError> {
+        let mut late = BTreeSet::new();
+        let now = self.clock.now();
+        while let Some((id, effect)) = self.runs.iter().find_map(|(id, live)| {
+            let visit = live.run.visit().filter(|visit| is_for_person(&visit.wait) && visit.deadline <= now)?;
+            Some((id.clone(), visit.timer.clone()))
+        }) {
+            self.take(&id, EventBody::TimedOut { effect }).await?;
+            late.insert(id);
+        }
+        Ok(late)
     }
 
     /// Reads a run and those inside it; what is owed.
@@ -186,22 +204,24 @@ impl Conductor {
         let mut commits = Vec::new();
         let mut effects = Vec::new();
         let mut nexts = Vec::new();
+        let mut ahead: BTreeMap<RunId, Ahead> = BTreeMap::new();
         for (id, body) in happened {
             let live = self.runs.get(&id).ok_or_else(|| ConductError::NoRun(id.clone()))?;
+            let ahead = ahead.entry(id.clone()).or_insert_with(|| Ahead::of(live));
             let mut at = self.clock.now();
-            if let (EventBody::TimedOut { .. }, Some(visit)) = (&body, live.run.visit()) {
+            if let (EventBody::TimedOut { .. }, Some(visit)) = (&body, ahead.run.visit()) {
                 // The time has passed, whatever became of the clock meanwhile.
                 at = at.max(visit.deadline);
             }
             let event = Event { at, body };
-            let (run, made) = step(&live.definition, &live.run, &event)?;
+            let (run, made) = step(&live.definition, &ahead.run, &event)?;
             let needed = needed(&run);
             let is_needed = |effect: &EffectId, body: &EffectBody| match body {
                 EffectBody::Remind { dispatch, .. } => needed.contains(dispatch),
                 EffectBody::Finish { .. } | EffectBody::StopChild { .. } => true,
                 _ => needed.contains(effect),
             };
-            let settles: Vec<Settled> = live
+            let settles: Vec<Settled> = ahead
                 .owed
                 .iter()
                 .filter(|(effect, body)| !is_needed(effect, body))
@@ -209,13 +229,13 @@ impl Conductor {
                 .collect();
             let owes: Vec<Effect> = made.iter().filter(|effect| is_needed(&effect.id, &effect.body)).cloned().collect();
             let metrics = live.metric(&event, used.as_ref()).into_iter().collect();
-            let begins = (live.events == 0).then(|| Beginning {
+            let begins = (ahead.events == 0).then(|| Beginning {
                 pin: live.definition.pin().clone(),
                 parent: live.parent.as_ref().map(|(parent, _)| parent.clone()),
                 facts: serde_json::to_value(&*live.facts).unwrap_or_default(),
             });
             commits.push(Commit {
-                after: live.events,
+                after: ahead.events,
                 event: event.clone(),
                 run: run.clone(),
                 owes: owes.clone(),
@@ -223,8 +243,9 @@ impl Conductor {
                 metrics,
                 begins,
             });
-            nexts.push((id.clone(), event, run, owes, settles));
-            effects.extend(made.into_iter().map(|effect| (id.clone(), effect)));
+            ahead.go_on(&run, &owes, &settles);
+            effects.extend(made.into_iter().map(|effect| (id.clone(), owes.contains(&effect), effect)));
+            nexts.push((id, event, run, owes, settles));
         }
         let (journal, repository) = (Arc::clone(&self.journal), self.repository.clone());
         // A rehearsal leaves nothing in the project.
@@ -255,8 +276,12 @@ impl Conductor {
             live.owed.extend(owes.into_iter().map(|effect| (effect.id, effect.body)));
             self.tell(&id, &before, &event);
         }
-        for (id, effect) in effects {
-            Box::pin(self.carry_out(&id, effect, false)).await?;
+        for (id, was_owed, effect) in effects {
+            // What came with it may have made it superfluous.
+            let is_owed = self.runs.get(&id).is_some_and(|live| live.owed.contains_key(&effect.id));
+            if is_owed || !was_owed {
+                Box::pin(self.carry_out(&id, effect, false)).await?;
+            }
         }
         Ok(())
     }
@@ -268,9 +293,23 @@ impl Conductor {
         requests: &mut mpsc::Receiver<Request>,
         stop: &CancellationToken,
     ) -> Result<Rest, ConductError> {
-        let Some((mut ears, mut is_told)) = self.hearing.take() else {
+        let Some(mut ears) = self.hearing.take() else {
             return Err(Fault::internal("a conductor conducts once").into());
         };
+        let rest = self.conduct_until(root, &mut ears, requests, stop).await;
+        if !matches!(&rest, Ok(rest) if *rest != Rest::Interrupted) {
+            self.end_all(&mut ears).await;
+        }
+        rest
+    }
+
+    async fn conduct_until(
+        &mut self,
+        root: &RunId,
+        ears: &mut mpsc::Receiver<Heard>,
+        requests: &mut mpsc::Receiver<Request>,
+        stop: &CancellationToken,
+    ) -> Result<Rest, ConductError> {
         loop {
             if self.tasks.is_empty()
                 && let Some(rest) = self.rest(root)
@@ -296,7 +335,6 @@ impl Conductor {
                     }
                 }
                 Some(heard) = ears.recv() => self.hear(heard).await?,
-                Some(told) = is_told.recv() => self.hear(Heard::Told(told)).await?,
                 Some(request) = requests.recv() => {
                     let answer = self.say(&request.run, request.said).await.map_err(|error| error.to_string());
                     drop(request.reply.send(answer));
@@ -304,10 +342,7 @@ impl Conductor {
                 Some((run, effect)) = runs_out(timer) => {
                     self.take_if_current(&run, EventBody::TimedOut { effect }).await?;
                 }
-                () = stop.cancelled() => {
-                    self.end_all(&mut ears).await;
-                    return Ok(Rest::Interrupted);
-                }
+                () = stop.cancelled() => return Ok(Rest::Interrupted),
             }
         }
     }
@@ -317,14 +352,22 @@ impl Conductor {
         for cancel in self.working.values() {
             cancel.cancel();
         }
-        let limit = tokio::time::sleep(Duration::from_secs(10));
-        tokio::pin!(limit);
+        let (patience, limit) =
+            (tokio::time::sleep(Duration::from_secs(2)), tokio::time::sleep(Duration::from_secs(10)));
+        tokio::pin!(patience, limit);
+        let mut is_patient = true;
         loop {
             tokio::select! {
                 done = self.tasks.join_next() => if done.is_none() { break },
-                Some(heard) = ears.recv() => if matches!(heard, Heard::Spent { .. }) {
+                () = &mut patience, if is_patient => {
+                    is_patient = false;
+                    end_git();
+                }
+                Some(heard) = ears.recv() => if let Heard::Spent { run, effect, used }
+                    | Heard::Told { run, told: Told { dispatch: effect, .. }, used } = heard
+                {
                     // What was used counts, also in the last moment.
-                    drop(self.hear(heard).await);
+                    drop(self.spent(&run, &effect, used).await);
                 },
                 () = &mut limit => break,
             }
@@ -345,7 +388,7 @@ impl Conductor {
                 timer: visit.timer.clone(),
                 deadline: visit.deadline,
                 timeout: workflow.state(&visit.state)?.timeout(),
-                is_for_person: matches!(visit.wait, Wait::Help { .. } | Wait::Approval { .. } | Wait::Person { .. }),
+                is_for_person: is_for_person(&visit.wait),
             })
         });
         let waits = waits.collect();
@@ -360,7 +403,7 @@ impl Conductor {
             Phase::Ended { .. } => live.owed.is_empty().then_some(Rest::Ended),
             Phase::Parked(_) => Some(Rest::Parked),
             Phase::At(visit) => match &visit.wait {
-                Wait::Help { .. } | Wait::Approval { .. } | Wait::Person { .. } => Some(Rest::Waiting),
+                wait if is_for_person(wait) => Some(Rest::Waiting),
                 Wait::Children { running, .. } => {
                     let rests: Vec<Option<Rest>> =
                         running.keys().map(|effect| self.rest(&RunId::child(effect))).collect();
@@ -372,7 +415,7 @@ impl Conductor {
                         all.into_iter().find(|rest| *rest == Rest::Parked)
                     }
                 }
-                Wait::Agent { .. } | Wait::Verification { .. } | Wait::Action { .. } => None,
+                _ => None,
             },
         }
     }
@@ -380,6 +423,33 @@ impl Conductor {
     /// The run as it is, if it is one of those that are conducted.
     pub fn run(&self, id: &RunId) -> Option<&Run> {
         self.runs.get(id).map(|live| &live.run)
+    }
+}
+
+/// Whether a person is waited for.
+fn is_for_person(wait: &Wait) -> bool {
+    matches!(wait, Wait::Help { .. } | Wait::Approval { .. } | Wait::Person { .. })
+}
+
+/// A run as it will be when the events before are written down.
+struct Ahead {
+    run: Run,
+    events: u64,
+    owed: BTreeMap<EffectId, EffectBody>,
+}
+
+impl Ahead {
+    fn of(live: &Live) -> Self {
+        Self { run: live.run.clone(), events: live.events, owed: live.owed.clone() }
+    }
+
+    fn go_on(&mut self, run: &Run, owes: &[Effect], settles: &[Settled]) {
+        self.run = run.clone();
+        self.events += 1;
+        for settled in settles {
+            self.owed.remove(&settled.effect);
+        }
+        self.owed.extend(owes.iter().map(|effect| (effect.id.clone(), effect.body.clone())));
     }
 }
 

@@ -3,7 +3,7 @@
 use std::future::Future;
 use std::sync::Arc;
 
-use baton_core::{SessionId, TurnReason};
+use baton_core::{Area, SessionId, TurnReason};
 use baton_tools::RoleFiles;
 use baton_workflow::{Dispatch, EffectId, EventBody, Glob, Kind, RelPath, RoleName, RunId, Seen, StateName, Work};
 use serde_json::{Map, Value};
@@ -13,8 +13,8 @@ use ulid::Ulid;
 
 use crate::brief::{Brief, HELP};
 use crate::conductor::Conductor;
-use crate::hosting::{Hosting, Played};
-use crate::live::{By, ConductError, Done, Handed, Live};
+use crate::hosting::{Hosting, Played, Used};
+use crate::live::{By, ConductError, Done, Handed, Live, Trouble};
 use crate::place::Entering;
 use crate::role_fence::{Bounds, frozen_patterns};
 use crate::stage::Part;
@@ -82,7 +82,6 @@ impl Conductor {
             stage: Arc::clone(&self.stage),
             orders: Arc::clone(&live.place.orders),
             heard: self.heard.clone(),
-            told: self.told.clone(),
             reports: self.reports.clone(),
             cancel: cancel.clone(),
         };
@@ -110,9 +109,10 @@ impl Conductor {
                 () = cancel.cancelled() => return Done::Played(run, effect, Played::cancelled()),
             };
             let entered = tokio::task::spawn_blocking(move || place.make_ready(&entering, part, bounds, &own, &caches));
-            match entered.await.unwrap_or_else(|error| Err(error.to_string())) {
+            match entered.await.map_err(Trouble::from).and_then(|entered| entered.map_err(Trouble::from)) {
                 Ok(part) => Done::Played(run, effect, hosting.play(part).await),
-                Err(reason) => Done::Event(run, EventBody::AttemptFailed { effect, reason }),
+                Err(Trouble::Work(reason)) => Done::Event(run, EventBody::AttemptFailed { effect, reason }),
+                Err(Trouble::Machine(fault)) => Done::Stalled(fault),
             }
         });
         Ok(())
@@ -133,11 +133,25 @@ impl Conductor {
                 let (run, dispatch) = (id.clone(), effect.clone());
                 self.tasks.spawn(async move {
                     let seen = looking.await;
-                    Done::Seen(Box::new(Handed { run, dispatch, fields: Map::new(), seen, by: By::EndOfTurn }))
+                    Done::Seen(Box::new(Handed {
+                        run,
+                        dispatch,
+                        fields: Map::new(),
+                        seen,
+                        used: Used::default(),
+                        by: By::EndOfTurn,
+                    }))
                 });
                 return Ok(());
             }
             TurnReason::Done | TurnReason::Failed => EventBody::AgentEnded { effect: effect.clone() },
+            // It would be the same for the next attempt: this waits for whoever can mend it.
+            TurnReason::Error if played.fault.as_ref().is_some_and(|fault| fault.area == Area::Provider) => {
+                let Some(fault) = played.fault else { return Ok(()) };
+                let then = "then go on with `baton run resume`";
+                let hint = fault.hint.as_ref().map_or(then.to_owned(), |hint| format!("{hint}; {then}"));
+                return Err(fault.hint(hint).into());
+            }
             reason => {
                 let fault = played.fault.map(|fault| fault.to_string());
                 let said = fault.unwrap_or_else(|| format!("the agent's turn ended: {reason:?}").to_lowercase());
@@ -156,14 +170,14 @@ impl Conductor {
         &self,
         id: &RunId,
         by: Option<&RoleName>,
-    ) -> Option<impl Future<Output = Result<(Seen, Vec<String>), String>> + Send + use<>> {
+    ) -> Option<impl Future<Output = Result<(Seen, Vec<String>), Trouble>> + Send + use<>> {
         let live = self.runs.get(id)?;
         let (place, run, state) = (Arc::clone(&live.place), id.clone(), live.state()?.clone());
         let frozen = live.run.frozen.clone();
         let bounds = by.and_then(|role| bounds_of(live, role));
         Some(async move {
             let looked = tokio::task::spawn_blocking(move || place.look(&run, &state, &frozen, bounds));
-            looked.await.map_err(|error| error.to_string())?.map_err(|error| error.to_string())
+            Ok(looked.await??)
         })
     }
 

@@ -6,7 +6,7 @@ use baton_core::Fault;
 use baton_workflow::{EffectId, End, EventBody, Kind, RunId, StateName};
 
 use crate::conductor::Conductor;
-use crate::live::{ConductError, Done, Facts, Live};
+use crate::live::{ConductError, Done, Facts, Live, in_the_way};
 use crate::place::Place;
 use crate::report::RunEventBody;
 use crate::run_clone::CloneError;
@@ -53,6 +53,7 @@ impl Conductor {
                 let (end, branch, commit) = match brought {
                     Ok(Some(commit)) => (end, facts.branch.clone(), Some(commit)),
                     Ok(None) => (end, None, None),
+                    Err(error) if error.is_of_machine() => return Done::Stalled(in_the_way(&error)),
                     Err(error) => {
                         let state = effect.state().or_else(|| StateName::parse("END").ok());
                         let reason = format!("the result could not be brought back: {error}");

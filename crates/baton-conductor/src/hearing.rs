@@ -1,13 +1,14 @@
 //! Hearing: what agents, tasks and people say becomes an event of a run, or goes back to them with a reason.
 
 use baton_core::{Area, Fault, Tier};
+use baton_tools::PUT_BACK;
 use baton_workflow::{Caps, EffectId, EventBody, Rejected, RunId, Wait};
 use tokio_util::sync::CancellationToken;
 
 use crate::conductor::Conductor;
 use crate::handing_in::{Told, What};
 use crate::hosting::{Heard, Used};
-use crate::live::{By, ConductError, Done, Handed, Said};
+use crate::live::{By, ConductError, Done, Handed, Said, Trouble};
 
 impl Conductor {
     /// Says what a person says to a run.
@@ -24,13 +25,23 @@ impl Conductor {
                 EventBody::PersonAnswered { effect, answer, comment }
             }
             Said::Evidence { fields } => {
-                let Some(Wait::Agent { dispatch, .. }) = run.visit().map(|visit| &visit.wait) else {
+                let waits = run.visit().map(|visit| &visit.wait);
+                let Some(Wait::Agent { dispatch, .. } | Wait::Help { dispatch, .. }) = waits else {
                     return Err(Rejected::Malformed(vec!["no evidence is waited for".to_owned()]).into());
                 };
                 let dispatch = dispatch.clone();
                 let Some(looking) = self.looking(id, None) else { return Ok(()) };
                 let seen = looking.await;
-                return self.handed_in(Handed { run: id.clone(), dispatch, fields, seen, by: By::Person }).await;
+                return self
+                    .handed_in(Handed {
+                        run: id.clone(),
+                        dispatch,
+                        fields,
+                        seen,
+                        used: Used::default(),
+                        by: By::Person,
+                    })
+                    .await;
             }
         };
         self.take(id, body).await
@@ -58,16 +69,19 @@ impl Conductor {
     pub(crate) async fn hear(&mut self, heard: Heard) -> Result<(), ConductError> {
         match heard {
             Heard::Spent { run, effect, used } => self.spent(&run, &effect, used).await,
-            Heard::Refused { run, effect, text } => self.take_if_current(&run, EventBody::Noted { effect, text }).await,
-            Heard::Told(Told { dispatch, what, reply }) => {
-                let owner =
-                    self.runs.iter().find(|(_, live)| live.owed.contains_key(&dispatch)).map(|(id, _)| id.clone());
-                let Some(run) = owner else {
+            Heard::Refused { run, effect, text, noted } => {
+                let taken = self.take_if_current(&run, EventBody::Noted { effect, text }).await;
+                drop(noted);
+                taken
+            }
+            Heard::Told { run, told: Told { dispatch, what, reply }, used } => {
+                if self.runs.get(&run).is_none_or(|live| !live.owed.contains_key(&dispatch)) {
                     drop(reply.send(Err("not handed in: this is not waited for any more; end your turn".to_owned())));
-                    return Ok(());
-                };
+                    return self.spent(&run, &dispatch, used).await;
+                }
                 match what {
                     What::NeedsHelp(question) => {
+                        self.spent(&run, &dispatch, used).await?;
                         let taken = self.take(&run, EventBody::HelpRequested { effect: dispatch, question }).await;
                         let answer = match &taken {
                             Ok(()) => Ok("A person is asked. Your turn ends here.".to_owned()),
@@ -82,7 +96,7 @@ impl Conductor {
                         let Some(looking) = self.looking(&run, role.as_ref()) else { return Ok(()) };
                         self.tasks.spawn(async move {
                             let seen = looking.await;
-                            Done::Seen(Box::new(Handed { run, dispatch, fields, seen, by: By::Agent(reply) }))
+                            Done::Seen(Box::new(Handed { run, dispatch, fields, seen, used, by: By::Agent(reply) }))
                         });
                         Ok(())
                     }
@@ -92,15 +106,22 @@ impl Conductor {
     }
 
     /// What was used counts in the run and in those around it.
-    async fn spent(&mut self, run: &RunId, effect: &EffectId, used: Used) -> Result<(), ConductError> {
-        let (tokens, cost) = (used.tokens(), used.usd);
-        let mut events = vec![(run.clone(), EventBody::Spent { effect: effect.clone(), tokens, usd: cost })];
+    pub(crate) async fn spent(&mut self, run: &RunId, effect: &EffectId, used: Used) -> Result<(), ConductError> {
+        if used.is_nothing() {
+            return Ok(());
+        }
+        self.take_all(self.spending(run, effect, &used), Some(used)).await
+    }
+
+    fn spending(&self, run: &RunId, effect: &EffectId, used: &Used) -> Vec<(RunId, EventBody)> {
+        let spent = |effect| EventBody::Spent { effect, tokens: used.tokens(), usd: used.usd };
+        let mut events = vec![(run.clone(), spent(effect.clone()))];
         let mut inner = run.clone();
         while let Some((parent, effect)) = self.runs.get(&inner).and_then(|live| live.parent.clone()) {
-            events.push((parent.clone(), EventBody::Spent { effect, tokens, usd: cost }));
+            events.push((parent.clone(), spent(effect)));
             inner = parent;
         }
-        self.take_all(events, Some(used)).await
+        events
     }
 
     /// Something came of a task.
@@ -110,29 +131,38 @@ impl Conductor {
             Done::Finished(run, effect, told) => self.finished(&run, &effect, told).await,
             Done::Seen(handed) => self.handed_in(*handed).await,
             Done::Played(run, dispatch, played) => self.played(&run, &dispatch, played).await,
+            Done::Stalled(fault) => Err(fault.into()),
         }
     }
 
     /// Takes what was handed in; what is wrong with it goes back.
     async fn handed_in(&mut self, handed: Handed) -> Result<(), ConductError> {
-        let Handed { run, dispatch, fields, seen, by } = handed;
+        let Handed { run, dispatch, fields, seen, used, by } = handed;
         let agent = self.working.get(&dispatch).cloned();
         let taken = match seen {
             Ok((work, mended)) => {
                 if !mended.is_empty() {
-                    let text = format!("changed although it may not be, so it was put back: {}", mended.join(", "));
+                    let text = format!("{PUT_BACK}{}", mended.join(", "));
                     self.take_if_current(&run, EventBody::Noted { effect: dispatch.clone(), text }).await?;
                 }
                 match self.missing_paths(&run, &fields) {
                     problems if problems.is_empty() => {
                         let effect = dispatch.clone();
-                        self.take(&run, EventBody::EvidenceSubmitted { effect, fields, work }).await
+                        let mut events = vec![(run.clone(), EventBody::EvidenceSubmitted { effect, fields, work })];
+                        if !used.is_nothing() {
+                            events.extend(self.spending(&run, &dispatch, &used));
+                        }
+                        self.take_all(events, Some(used.clone())).await
                     }
                     problems => Err(Rejected::Malformed(problems).into()),
                 }
             }
-            Err(why) => Err(Fault::new(Area::Task, Tier::UserFixable, why).into()),
+            Err(Trouble::Work(why)) => Err(Fault::new(Area::Task, Tier::UserFixable, why).into()),
+            Err(Trouble::Machine(fault)) => return Err(fault.into()),
         };
+        if taken.is_err() {
+            self.spent(&run, &dispatch, used).await?;
+        }
         if taken.is_err()
             && let Some(live) = self.runs.get(&run)
         {

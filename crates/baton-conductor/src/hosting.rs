@@ -8,8 +8,9 @@ use baton_agent::{Conversation, Options};
 use baton_core::{AgentRole, Block, Event, EventBody, Fault, Op, Role, SessionId, Tokens, ToolResult, TurnReason, Usd};
 use baton_llm::Past;
 use baton_session::History;
+use baton_tools::PUT_BACK;
 use baton_workflow::{EffectId, Fields, RunId};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -21,20 +22,18 @@ use crate::stage::{Part, Stage};
 
 /// How long an agent that is not needed any more may take to end what it started.
 const END_MAX: Duration = Duration::from_secs(15);
-/// What was used is told to the run at least this often, so that a crash forgets little.
-const SPENT_EVERY: Duration = Duration::from_secs(10);
 
 /// Facts of a tool's outcome by which it is known that an agent tried more than it may: by whom it was stopped.
 const REFUSALS: [&str; 4] = ["refused", "kept_out", "put_back", "leftovers"];
 
 /// What the conductor hears from its agents.
 pub(crate) enum Heard {
-    /// An agent says something.
-    Told(Told),
+    /// An agent says something, and used this for it.
+    Told { run: RunId, told: Told, used: Used },
     /// An agent used something.
     Spent { run: RunId, effect: EffectId, used: Used },
-    /// An agent tried what it may not do.
-    Refused { run: RunId, effect: EffectId, text: String },
+    /// An agent tried what it may not do. It is noted when the sender is dropped.
+    Refused { run: RunId, effect: EffectId, text: String, noted: oneshot::Sender<()> },
 }
 
 /// What an agent used.
@@ -51,12 +50,24 @@ impl Used {
         self.tokens_in.saturating_add(self.tokens_out)
     }
 
+    pub(crate) fn is_nothing(&self) -> bool {
+        self.tokens() == 0 && self.usd == Usd::default()
+    }
+
     pub(crate) fn add(&mut self, other: &Self) {
         self.model = other.model.clone().or(self.model.take());
         self.tokens_in = self.tokens_in.saturating_add(other.tokens_in);
         self.tokens_out = self.tokens_out.saturating_add(other.tokens_out);
         self.usd += other.usd;
     }
+}
+
+/// What an agent used and the run does not know yet. Whatever an answer cost is told at once, so that a crash forgets nothing;
+/// but if something is handed in with it, both are told together: work that was handed in counts, also if it was dear.
+#[derive(Default)]
+struct Spending {
+    used: Used,
+    hands_in: bool,
 }
 
 /// One order to an agent.
@@ -74,7 +85,6 @@ pub(crate) struct Hosting {
     pub(crate) stage: Arc<dyn Stage>,
     pub(crate) orders: Arc<Mutex<Orders>>,
     pub(crate) heard: mpsc::Sender<Heard>,
-    pub(crate) told: mpsc::Sender<Told>,
     pub(crate) reports: Reports,
     pub(crate) cancel: CancellationToken,
 }
@@ -103,7 +113,8 @@ impl Hosting {
             Err(fault) => return failed(fault),
         };
         options.role = AgentRole::new(role.as_str());
-        let line = Line { dispatch: self.dispatch.clone(), ear: self.told.clone() };
+        let (ear, mut said) = mpsc::channel(4);
+        let line = Line { dispatch: self.dispatch.clone(), ear };
         if let Some(fields) = &self.fields {
             options.executor = options.executor.with_tool(Saying::submit_evidence(fields, line.clone()));
         }
@@ -124,23 +135,28 @@ impl Hosting {
         conversation.submit(Op::Prompt { content: vec![Block::text(prompt)] }).await;
         let mut conversation = Some(conversation);
         let mut played = Played::cancelled();
-        let (mut unspent, mut told_at) = (Used::default(), Instant::now());
+        let mut spending = Spending::default();
         let mut is_given_up = None;
         loop {
             tokio::select! {
+                // What was used for an answer comes before what is said in it.
+                biased;
                 event = events.next() => {
                     let Some(event) = event else { break };
-                    self.hear(&event, &mut played, &mut unspent).await;
                     let is_over = matches!(event.body, EventBody::TurnEnded { .. });
-                    self.reports.agent(&self.run, &role, event);
+                    self.reports.agent(&self.run, &role, event.clone());
+                    self.hear(&event, &mut played, &mut spending).await;
                     if is_over {
                         // What it kept running ends with it.
                         conversation = None;
                     }
-                    if is_over || told_at.elapsed() >= SPENT_EVERY {
-                        told_at = Instant::now();
-                        self.spend(&mut unspent).await;
+                    if is_over || !spending.hands_in {
+                        self.spend(&mut spending).await;
                     }
+                }
+                Some(told) = said.recv() => {
+                    let (run, used) = (self.run.clone(), std::mem::take(&mut spending).used);
+                    drop(self.heard.send(Heard::Told { run, told, used }).await);
                 }
                 () = self.cancel.cancelled(), if conversation.is_some() => {
                     conversation = None;
@@ -149,13 +165,16 @@ impl Hosting {
                 () = async { tokio::time::sleep_until(is_given_up.unwrap_or_else(Instant::now)).await }, if is_given_up.is_some() => break,
             }
         }
-        self.spend(&mut unspent).await;
+        self.spend(&mut spending).await;
         played
     }
 
-    async fn hear(&self, event: &Event, played: &mut Played, unspent: &mut Used) {
+    async fn hear(&self, event: &Event, played: &mut Played, spending: &mut Spending) {
         match &event.body {
-            EventBody::UsageReported { model, usage, cost_usd } => unspent.add(&Used {
+            EventBody::MessageEnded { message, .. } => {
+                spending.hands_in = message.tool_uses().any(|call| call.tool == SUBMIT);
+            }
+            EventBody::UsageReported { model, usage, cost_usd } => spending.used.add(&Used {
                 model: Some(model.clone()),
                 tokens_in: usage.total_tokens().saturating_sub(usage.output_tokens),
                 tokens_out: usage.output_tokens,
@@ -166,16 +185,19 @@ impl Hosting {
             EventBody::ToolEnded { tool, output, meta, .. }
                 if REFUSALS.iter().any(|refusal| meta.contains_key(*refusal)) =>
             {
-                let (run, effect, text) = (self.run.clone(), self.dispatch.clone(), refused_in_words(tool, output));
-                drop(self.heard.send(Heard::Refused { run, effect, text }).await);
+                let text = refused_in_words(tool, output);
+                let (run, effect, (noted, is_noted)) = (self.run.clone(), self.dispatch.clone(), oneshot::channel());
+                drop(self.heard.send(Heard::Refused { run, effect, text, noted }).await);
+                // So that it is told before what the agent does next.
+                drop(is_noted.await);
             }
             _ => {}
         }
     }
 
-    async fn spend(&self, unspent: &mut Used) {
-        if unspent.tokens() > 0 || unspent.usd > Usd::default() {
-            let used = std::mem::take(unspent);
+    async fn spend(&self, spending: &mut Spending) {
+        let used = std::mem::take(&mut spending.used);
+        if !used.is_nothing() {
             drop(self.heard.send(Heard::Spent { run: self.run.clone(), effect: self.dispatch.clone(), used }).await);
         }
     }
@@ -248,6 +270,9 @@ fn refused_in_words(tool: &str, output: &str) -> String {
     const SHOWN: usize = 400;
     let why = output.strip_prefix(&format!("refused: `{tool}` was not run: ")).unwrap_or(output);
     let why = why.split(". Leave it").next().unwrap_or(why);
+    // If something was put back, that is what counts, whatever the command has written.
+    let put_back = why.rsplit_once(PUT_BACK).and_then(|(_, rest)| rest.split_once(']'));
+    let why = put_back.map_or_else(|| why.to_owned(), |(rest, _)| format!("{PUT_BACK}{rest}"));
     format!("{tool}: {}", why.chars().take(SHOWN).collect::<String>())
 }
 

@@ -30,6 +30,7 @@ mod timers;
 mod verifying;
 mod workshop;
 
+pub use asking::end_git;
 pub use conductor::Conductor;
 pub use detecting::{Detected, detect};
 pub use library::{Library, LibraryError, Origin, Shelved};

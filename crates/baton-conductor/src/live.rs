@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
-use baton_core::Fault;
+use baton_core::{Area, Fault, Tier};
 use baton_store::{Metric, StoreError};
 use baton_workflow::{
     AgentFile, Caps, Definition, Dispatch, EffectBody, EffectId, Event, EventBody, Phase, Rejected, Run, RunId, Seen,
@@ -12,11 +12,12 @@ use baton_workflow::{
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use tokio::sync::oneshot;
+use tokio::task::JoinError;
 
 use crate::hosting::{Played, Used};
 use crate::place::Place;
 use crate::report::RunEventBody;
-use crate::run_clone::Identity;
+use crate::run_clone::{CloneError, Identity};
 
 /// Facts of a run that its definition does not say. They stay as they were when it began.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -138,6 +139,35 @@ pub(crate) enum Done {
     Finished(RunId, EffectId, RunEventBody),
     /// What an agent handed in was looked at.
     Seen(Box<Handed>),
+    /// Nothing can go on, whatever anybody in the run does.
+    Stalled(Fault),
+}
+
+/// Why something could not be done in a clone.
+#[derive(Debug)]
+pub(crate) enum Trouble {
+    /// The machine is in the way: that is nobody's failure, and costs no attempt.
+    Machine(Fault),
+    /// It has to do with the work.
+    Work(String),
+}
+
+impl From<CloneError> for Trouble {
+    fn from(error: CloneError) -> Self {
+        if error.is_of_machine() { Self::Machine(in_the_way(&error)) } else { Self::Work(error.to_string()) }
+    }
+}
+
+/// The machine is in the way.
+pub(crate) fn in_the_way(error: &CloneError) -> Fault {
+    let fault = Fault::new(Area::Workspace, Tier::UserFixable, error.to_string());
+    fault.hint("mend that; then go on with `baton run resume`")
+}
+
+impl From<JoinError> for Trouble {
+    fn from(error: JoinError) -> Self {
+        Self::Work(error.to_string())
+    }
 }
 
 /// Something that was handed in, with what the conductor sees of the work.
@@ -146,7 +176,9 @@ pub(crate) struct Handed {
     pub(crate) dispatch: EffectId,
     pub(crate) fields: Map<String, Value>,
     /// What is seen, and what was put back because it may not be changed.
-    pub(crate) seen: Result<(Seen, Vec<String>), String>,
+    pub(crate) seen: Result<(Seen, Vec<String>), Trouble>,
+    /// What the agent used for it.
+    pub(crate) used: Used,
     pub(crate) by: By,
 }
 

@@ -44,32 +44,31 @@ impl Place {
         bounds: Bounds,
         own: &[Glob],
         caches: &[String],
-    ) -> Result<Part, String> {
+    ) -> Result<Part, CloneError> {
         let (began, now) = self.enter(entering, caches)?;
         let fence = bounds.since(began);
         // What an earlier attempt left beyond it does not stay.
-        fence.mend_from(now).map_err(|error| error.to_string())?;
+        fence.mend_from(now)?;
         let files = role_files(&self.clone.tree(), own, caches, self.clone.borrowed());
         Ok(Part { files, fence: Some(Arc::new(fence)), ..part })
     }
 
     /// Gets the tree ready for an agent; what it was when the state was entered, and what it is.
-    fn enter(&self, entering: &Entering, caches: &[String]) -> Result<(TreeHash, TreeHash), String> {
-        let told = |error: CloneError| error.to_string();
+    fn enter(&self, entering: &Entering, caches: &[String]) -> Result<(TreeHash, TreeHash), CloneError> {
         let Entering { run, state, role, attempt, dispatch, is_new } = entering;
         let is_told = self.orders().of(role).is_some_and(|order| order.effect == *dispatch);
-        let now = if is_told { self.clone.snapshot() } else { self.tree_that_counts() }.map_err(told)?;
+        let now = if is_told { self.clone.snapshot() } else { self.tree_that_counts() }?;
         if !is_told {
-            self.forget_settled().map_err(told)?;
+            self.forget_settled()?;
         }
         for cache in caches {
             let dir = self.clone.tree().join(cache);
-            std::fs::create_dir_all(&dir).map_err(|error| format!("{}: {error}", dir.display()))?;
+            std::fs::create_dir_all(&dir).map_err(CloneError::io(&dir))?;
         }
         let mut orders = self.orders();
         let known = orders.entered(run, state).map(|(attempt, _)| *attempt);
         if known.is_none() || (*is_new && known != Some(*attempt)) {
-            orders.enter(run, state, *attempt, now.clone()).map_err(|error| error.to_string())?;
+            orders.enter(run, state, *attempt, now.clone()).map_err(CloneError::io(self.clone.dir()))?;
         }
         let began = orders.entered(run, state).map_or_else(|| now.clone(), |(_, tree)| tree.clone());
         Ok((began, now))
@@ -91,7 +90,7 @@ impl Place {
 
     /// Somebody works on: what they do counts.
     pub(crate) fn forget_settled(&self) -> Result<(), CloneError> {
-        self.orders().settle(None).map_err(|why| CloneError::Io { path: self.clone.dir().to_owned(), why })
+        self.orders().settle(None).map_err(CloneError::io(self.clone.dir()))
     }
 
     /// What can be seen of the work in a state. Within the bounds of an agent, what it may not have changed is put back first,
@@ -129,7 +128,6 @@ impl Place {
     }
 
     fn settle(&self, tree: &TreeHash) -> Result<(), CloneError> {
-        let settled = self.orders().settle(Some(tree.clone()));
-        settled.map_err(|why| CloneError::Io { path: self.clone.dir().to_owned(), why })
+        self.orders().settle(Some(tree.clone())).map_err(CloneError::io(self.clone.dir()))
     }
 }

@@ -46,6 +46,25 @@ impl CloneError {
     pub(crate) fn io(path: &Path) -> impl FnOnce(io::Error) -> Self + '_ {
         move |why| Self::Io { path: path.to_owned(), why }
     }
+
+    /// Whether the disk is full, or worse: nobody's work is the cause.
+    pub(crate) fn is_of_machine(&self) -> bool {
+        const SIGNS: [&str; 5] = [
+            "No space left on device",
+            "Disk quota exceeded",
+            "Read-only file system",
+            "Input/output error",
+            "unable to write new index file",
+        ];
+        match self {
+            Self::Io { why, .. } => {
+                use io::ErrorKind::{QuotaExceeded, ReadOnlyFilesystem, StorageFull};
+                matches!(why.kind(), StorageFull | QuotaExceeded | ReadOnlyFilesystem)
+            }
+            Self::Git { why, .. } => SIGNS.iter().any(|sign| why.to_lowercase().contains(&sign.to_lowercase())),
+            Self::Contradiction(_) => false,
+        }
+    }
 }
 
 pub(crate) type Result<T> = std::result::Result<T, CloneError>;

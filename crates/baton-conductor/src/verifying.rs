@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::conductor::Conductor;
 use crate::copying::remove;
-use crate::live::{ConductError, Done};
+use crate::live::{ConductError, Done, Trouble};
 use crate::workshop;
 
 impl Conductor {
@@ -24,20 +24,21 @@ impl Conductor {
             let ready = {
                 let (place, tree, dir) = (Arc::clone(&place), tree.clone(), dir.clone());
                 tokio::task::spawn_blocking(move || {
-                    place.clone.check_out(&tree, &dir).map_err(|error| error.to_string())?;
-                    stage.workshop(&dir).map_err(|fault| fault.to_string())
+                    place.clone.check_out(&tree, &dir)?;
+                    stage.workshop(&dir).map_err(|fault| Trouble::Work(fault.to_string()))
                 })
             };
-            let body = match ready.await.unwrap_or_else(|error| Err(error.to_string())) {
+            let body = match ready.await.unwrap_or_else(|error| Err(error.into())) {
                 Ok(tools) => {
                     let ran = workshop::run_to_its_end(&tools, &argv, &cancel).await;
                     let result =
                         CommandResult { argv, code: ran.code, output: ran.output, duration_ms: ran.duration_ms, tree };
                     EventBody::Verified { effect, result }
                 }
-                Err(reason) => {
+                Err(Trouble::Work(reason)) => {
                     EventBody::AttemptFailed { effect, reason: format!("it could not be verified: {reason}") }
                 }
+                Err(Trouble::Machine(fault)) => return Done::Stalled(fault),
             };
             clear(dir).await;
             Done::Event(run, body)
@@ -75,7 +76,10 @@ impl Conductor {
                     match made.await {
                         Ok(Ok(Some(commit))) => EventBody::ActionDone { effect, receipt: commit },
                         Ok(Ok(None)) => failed(effect, "there is nothing to commit".to_owned()),
-                        Ok(Err(error)) => failed(effect, error.to_string()),
+                        Ok(Err(error)) => match Trouble::from(error) {
+                            Trouble::Machine(fault) => return Done::Stalled(fault),
+                            Trouble::Work(reason) => failed(effect, reason),
+                        },
                         Err(error) => failed(effect, error.to_string()),
                     }
                 }

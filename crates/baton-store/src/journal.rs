@@ -108,7 +108,8 @@ pub struct Recorded {
 ///
 /// Calls block: they wait for a disk. Whoever is on an async thread moves them off it.
 pub trait Journal: Send + Sync {
-    /// Writes commits in their order, all or none; when it returns, they survive power loss.
+    /// Writes commits in their order, all or none; when it returns, they survive power loss. What was only used or noted
+    /// survives the end of the process, and power loss with the next that does.
     fn commit(&self, commits: Vec<Commit>) -> Result<(), StoreError>;
 
     /// Notes that somebody begins to carry an effect out, so that after a crash it is in doubt.

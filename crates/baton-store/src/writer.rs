@@ -1,9 +1,10 @@
-//! The one thread that writes. What waits while it waits for the disk is written with the next transaction, together.
+//! The one thread that writes. What waits while it waits for the disk is written with the next transaction, together; what was
+//! only used or noted does not wait for the disk at all, and lasts with what comes next.
 
 use std::sync::mpsc;
 use std::thread::JoinHandle;
 
-use baton_workflow::EffectId;
+use baton_workflow::{EffectId, EventBody};
 use rusqlite::{Connection, OptionalExtension, Savepoint, TransactionBehavior};
 
 use crate::blobs;
@@ -39,7 +40,7 @@ impl Writer {
         Ok(Self { orders: Some(orders), thread: Some(thread) })
     }
 
-    /// Writes something; it lasts when this returns.
+    /// Writes something; it lasts when this returns, if something depends on it.
     pub(crate) fn write(&self, job: Job) -> Result<(), StoreError> {
         let (reply, answer) = mpsc::sync_channel(1);
         let orders = self.orders.as_ref().ok_or(StoreError::Closed)?;
@@ -62,11 +63,28 @@ fn run(mut db: Connection, inbox: &mpsc::Receiver<Order>) {
     while let Ok(first) = inbox.recv() {
         let mut orders = vec![first];
         orders.extend(inbox.try_iter().take(TOGETHER_MAX - 1));
+        let waits = orders.iter().any(|order| has_to_last(&order.job));
+        if let Err(error) = db.pragma_update(None, "synchronous", if waits { "FULL" } else { "NORMAL" }) {
+            for (reply, outcome) in refuse_all(orders.into_iter().map(|order| order.reply), &error) {
+                drop(reply.send(outcome));
+            }
+            continue;
+        }
         for (reply, outcome) in together(&mut db, orders) {
             // Whoever ordered it may be gone.
             drop(reply.send(outcome));
         }
     }
+}
+
+/// Whether something depends on it: a killed process loses nothing either way, a power failure may take the rest.
+fn has_to_last(job: &Job) -> bool {
+    let is_passing = |commit: &Commit| {
+        matches!(commit.event.body, EventBody::Spent { .. } | EventBody::Noted { .. })
+            && commit.owes.is_empty()
+            && commit.settles.is_empty()
+    };
+    !matches!(job, Job::Commits(commits) if commits.iter().all(is_passing))
 }
 
 type Replies = Vec<(mpsc::SyncSender<Result<(), StoreError>>, Result<(), StoreError>)>;

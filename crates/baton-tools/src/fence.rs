@@ -17,6 +17,9 @@ const SIGNS: [&str; 6] = [
     "EACCES",
 ];
 
+/// What is said before the files that were put back.
+pub const PUT_BACK: &str = "changed although it may not be, so it was put back: ";
+
 /// Knows what may be changed in a workspace, and puts the rest back.
 pub trait Fence: Debug + Send + Sync {
     /// Puts back what should not have been changed: which files, and why they may not be. Blocks.
@@ -50,7 +53,7 @@ pub(crate) async fn mend(command: &str, cx: &CallContext, outcome: &mut Outcome)
             let more = mended.len().saturating_sub(SHOWN_MAX);
             let more = if more == 0 { String::new() } else { format!(" and {more} more") };
             // Writing to a string cannot fail.
-            let _ = write!(outcome.text, "\n[changed although it may not be, so it was put back: {named}{more}]");
+            let _ = write!(outcome.text, "\n[{PUT_BACK}{named}{more}]");
             outcome.is_error = true;
             let paths: Vec<String> = mended.into_iter().map(|(path, _)| path).collect();
             outcome.meta.insert("put_back".to_owned(), paths.into());

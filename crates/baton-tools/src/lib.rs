@@ -35,7 +35,7 @@ pub use background::{Background, BackgroundProcess};
 pub use baton_guard::{Grant, Reach};
 pub use confinement::{Confinement, Leave, RoleFiles};
 pub use executor::Executor;
-pub use fence::Fence;
+pub use fence::{Fence, PUT_BACK};
 pub use image::{IMAGE_BYTES_MAX, check_image, image_type};
 pub use outlet::{Outlet, vars as proxy_vars};
 pub use process::{is_secret_name, kill_all_now, protect_memory};
