@@ -65,11 +65,13 @@ fn what_was_used_survives_a_kill() {
 fn a_provider_that_refuses_costs_no_attempt() {
     let repo = Repo::new();
     let refusal = json!({"role": "greeter", "fail": {"status": 401, "body": "no such key"}});
-    let run = repo.start("hello", &[refusal, write_for("world"), hand_in()], &[]);
+    let run = repo.start("hello", &[write_for("world"), refusal, hand_in()], &[]);
     run.expect_error(6, "no such key", "baton run resume");
     assert_eq!(repo.status()["attempt"], 1);
     let on = repo.world.baton(&["run", "resume", "--json"]).expect(0);
     assert_eq!(on.of("run.end")[0]["end"], "done");
+    let told = on.of("turn.start")[0]["message"].to_string();
+    assert!(told.contains("Baton was stopped while you worked on this"), "{told}");
     assert_eq!(repo.brought_back().len(), 1);
 }
 

@@ -20,7 +20,7 @@ use crate::asking::end_git;
 use crate::handing_in::Told;
 use crate::hearing::stale_is_fine;
 use crate::hosting::{Heard, Used};
-use crate::live::{ConductError, Done, Facts, Live, Request, Rest, Said, kind_of, needed};
+use crate::live::{By, ConductError, Done, Facts, Live, Request, Rest, Said, kind_of, needed};
 use crate::place::Place;
 use crate::publishing::publish;
 use crate::report::{Reports, RunEventBody};
@@ -44,6 +44,8 @@ pub struct Conductor {
     pub(crate) heard: mpsc::Sender<Heard>,
     /// One agent at a time speaks in a conversation.
     pub(crate) sessions: HashMap<SessionId, Arc<tokio::sync::Mutex<()>>>,
+    /// Agents that handed something in when the machine stood in the way: they are stopped, not answered.
+    pub(crate) unanswered: Vec<By>,
     timers: Timers,
     hearing: Option<mpsc::Receiver<Heard>>,
 }
@@ -71,6 +73,7 @@ impl Conductor {
             working: HashMap::new(),
             heard,
             sessions: HashMap::new(),
+            unanswered: Vec::new(),
             timers: Timers::default(),
             hearing: Some(ears),
         }

@@ -1,7 +1,7 @@
 //! The tools with which agents speak to the conductor: `submit_evidence` and `request_help`.
 
 use async_trait::async_trait;
-use baton_core::{Access, ToolSpec};
+use baton_core::{Access, ToolResult, ToolSpec};
 use baton_tools::{CallContext, Outcome, Tool};
 use baton_workflow::{EffectId, Fields};
 use serde_json::{Map, Value, json};
@@ -109,10 +109,15 @@ impl Tool for Saying {
         false
     }
 
-    async fn run(&self, input: Value, _: &CallContext) -> Outcome {
-        match (self.read)(input) {
-            Ok(what) => self.line.tell(what).await,
-            Err(why) => Outcome::error(why),
+    async fn run(&self, input: Value, cx: &CallContext) -> Outcome {
+        let what = match (self.read)(input) {
+            Ok(what) => what,
+            Err(why) => return Outcome::error(why),
+        };
+        tokio::select! {
+            answer = self.line.tell(what) => answer,
+            // Nobody was heard: whoever goes on says it again.
+            () = cx.cancel.cancelled() => Outcome::error(ToolResult::stopped(cx.call.clone(), true).text),
         }
     }
 }

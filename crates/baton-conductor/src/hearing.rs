@@ -158,7 +158,10 @@ impl Conductor {
                 }
             }
             Err(Trouble::Work(why)) => Err(Fault::new(Area::Task, Tier::UserFixable, why).into()),
-            Err(Trouble::Machine(fault)) => return Err(fault.into()),
+            Err(Trouble::Machine(fault)) => {
+                self.unanswered.push(by);
+                return Err(fault.into());
+            }
         };
         if taken.is_err() {
             self.spent(&run, &dispatch, used).await?;

@@ -264,7 +264,8 @@ mod tests {
         assert_eq!(held.output_max(), 1_000);
         held.settle(&Usage { input_tokens: 5_000, output_tokens: 900, ..Usage::default() });
         let refused = budget.reserve(Need { input: 5_000, output_max: 64_000, price: Some(price()) }).await;
-        assert_eq!(refused.unwrap_err().to_string(), "the session budget is used up: $0.03 of $0.03 spent");
+        let said = "the session budget is used up: $0.03 of $0.03 spent, and the next call costs $0.02 or more";
+        assert_eq!(refused.unwrap_err().to_string(), said);
     }
 
     #[tokio::test]

@@ -28,7 +28,7 @@ pub struct History {
     pub model: Option<String>,
     /// The session's name.
     pub title: Option<String>,
-    /// Whether its last turn has ended.
+    /// Whether its last turn came to an end of its own, and was not broken off.
     pub is_resting: bool,
     /// The calls of the last answer that have no result.
     open: Vec<ToolUse>,
@@ -119,7 +119,7 @@ impl History {
             EventBody::Failed(fault) if fault.area == Area::Provider => self.failures += 1,
             EventBody::TurnEnded { reason, .. } => {
                 self.flush();
-                self.is_resting = true;
+                self.is_resting = matches!(reason, TurnReason::Done | TurnReason::Failed);
                 // What the person has read stays part of the conversation when they, or its time, end the turn.
                 if let (Some((id, message)), TurnReason::Cancelled | TurnReason::Time) = (self.partial.take(), reason)
                     && !message.content.is_empty()
