@@ -26,7 +26,7 @@ impl Conductor {
             }
             Said::Evidence { fields } => {
                 let waits = run.visit().map(|visit| &visit.wait);
-                let Some(Wait::Agent { dispatch, .. } | Wait::Help { dispatch, .. }) = waits else {
+                let Some(Wait::Agent { dispatch, .. } | Wait::Help { ask: dispatch, .. }) = waits else {
                     return Err(Rejected::Malformed(vec!["no evidence is waited for".to_owned()]).into());
                 };
                 let dispatch = dispatch.clone();

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::field::is_countable;
 use crate::names::{ParamName, Pos};
 use crate::problem::suggestion;
 
@@ -40,7 +41,7 @@ impl ParamType {
     pub(crate) fn holds(self, value: &Value) -> bool {
         match (self, value) {
             (Self::String, Value::String(text)) => text.len() <= TEXT_BYTES_MAX,
-            (Self::Number, Value::Number(_)) => crate::field::is_countable(value),
+            (Self::Number, Value::Number(_)) => is_countable(value),
             (Self::Bool, Value::Bool(_)) => true,
             (Self::List, Value::Array(items)) => {
                 items.len() <= ITEMS_MAX
@@ -66,18 +67,18 @@ impl ParamType {
             },
             Self::Number => {
                 let text = one()?;
-                serde_json::from_str::<serde_json::Number>(text)
-                    .map(Value::Number)
-                    .map_err(|_| format!("`{text}` is not a number"))?
+                let number = serde_json::from_str::<serde_json::Number>(text).map(Value::Number);
+                let number = number.map_err(|_| format!("`{text}` is not a number"))?;
+                if !is_countable(&number) {
+                    return Err(format!("`{text}` is too large a number"));
+                }
+                number
             }
         };
         if self.holds(&value) {
             Ok(value)
         } else {
-            Err(format!(
-                "it is too large: at most {TEXT_BYTES_MAX} bytes a text, {ITEMS_MAX} items, {:e} as a number",
-                f64::MAX
-            ))
+            Err(format!("it is too large: at most {TEXT_BYTES_MAX} bytes a text and {ITEMS_MAX} items"))
         }
     }
 }

@@ -105,15 +105,15 @@ impl Stepper<'_> {
         fields: &Map<String, Value>,
         seen: &Seen,
     ) -> Result<(), Rejected> {
-        // Whoever is asked for help may do the work.
-        let (Wait::Agent { dispatch, .. } | Wait::Help { dispatch, .. }, Some(Kind::Agent(work))) =
-            (&visit.wait, self.workflow.state(&visit.state).map(|state| &state.kind))
-        else {
+        let Some(Kind::Agent(work)) = self.workflow.state(&visit.state).map(|state| &state.kind) else {
             return Err(Rejected::Stale(effect.clone()));
         };
-        if dispatch != effect {
-            return Err(Rejected::Stale(effect.clone()));
-        }
+        // Whoever is asked for help may do the work instead; the agent that asked waits.
+        let dispatch = match &visit.wait {
+            Wait::Agent { dispatch, .. } if dispatch == effect => dispatch,
+            Wait::Help { ask, dispatch } if ask == effect => dispatch,
+            _ => return Err(Rejected::Stale(effect.clone())),
+        };
         let asked = work.gate.fields().cloned().unwrap_or(Fields::default());
         let mut evidence = asked.read(fields).map_err(Rejected::Malformed)?;
         let verdict = match &work.gate {
@@ -127,7 +127,7 @@ impl Stepper<'_> {
         let changed = self.run.changed.entry(visit.state.clone()).or_default();
         changed.extend(seen.changed.iter().take(CHANGED_MAX.saturating_sub(changed.len())).cloned());
         let submission =
-            Submission { dispatch: effect.clone(), evidence, verdict, work: seen.clone(), results: Vec::new() };
+            Submission { dispatch: dispatch.clone(), evidence, verdict, work: seen.clone(), results: Vec::new() };
         self.judge(visit.clone(), submission);
         Ok(())
     }

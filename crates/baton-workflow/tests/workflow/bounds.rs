@@ -45,6 +45,8 @@ fn money_is_bounded_where_prices_or_caps_are_known() {
     assert_eq!(of(&text(", usd = 3", ""), None).usd, None, "the other state has neither");
     let reading = Price { input: usd(6.0), output: usd(5.0), cache_read: None, cache_write: Some(usd(1.0)) };
     assert_eq!(of(&text("", ""), Some(reading)).usd, Some(usd(18.0)));
+    let fresh = Price { input: usd(6.0), output: usd(5.0), cache_read: Some(usd(0.1)), cache_write: Some(usd(1.0)) };
+    assert_eq!(of(&text("", ""), Some(fresh)).usd, Some(usd(18.0)));
     let cached = Price { input: usd(1.0), output: usd(5.0), cache_read: Some(usd(9.0)), cache_write: None };
     assert_eq!(of(&text("", ""), Some(cached)).usd, Some(usd(27.0)), "whatever the dearest is");
     let output = Price { input: usd(1.0), output: usd(5.0), cache_read: None, cache_write: None };

@@ -302,3 +302,19 @@ fn only_who_froze_it_is_named() {
     let text = show(&problems);
     assert!(text.contains("all that it may write is frozen by `S0` and `S1`\n"), "{text}");
 }
+
+#[test]
+fn references_in_questions_and_to_runs_inside_are_looked_up() {
+    let part = "part = workflow(name = \"part\", params = {\"it\": string()}, states = {\"D\": done()})\n";
+    let outer = |ask: &str, given: &str| {
+        let states = format!(
+            "\"A\": call(part, params = {{\"it\": \"{given}\"}}, on = {{\"pass\": \"ASK\"}}),\n\
+             \"ASK\": human(\"{ask}\", [\"yes\"], {{\"yes\": \"B\"}}),\n\
+             \"B\": state(\"writer\", human(\"{ask}\", [\"yes\"]), {{\"yes\": \"DONE\"}}, inputs = [\"A\"]),\n\"DONE\": done()"
+        );
+        said(&format!("{part}{}", with_states(&states)))
+    };
+    assert_eq!(outer("About {topic}?", "{topic}"), "nothing is wrong\n");
+    assert_eq!(outer("About {topik}?", "{topic}").matches("there is no parameter `topik`").count(), 2);
+    assert_eq!(outer("About {topic}?", "{topik}").matches("there is no parameter `topik`").count(), 1);
+}

@@ -491,6 +491,8 @@ fn what_is_noted_changes_nothing_wherever_a_run_is() {
 fn an_agent_that_cannot_afford_its_next_step_uses_up_its_state_or_parks_the_run() {
     let out = |play: &Play| EventBody::OutOfBudget { effect: play.dispatch(), reason: "too little is left".to_owned() };
     let mut play = Play::start(&one("tokens = 1000, retries = 5"), &[]);
+    let other = EventBody::OutOfBudget { effect: EffectId::new("r1/A/99"), reason: String::new() };
+    assert!(matches!(play.try_send(other), Err(Rejected::Stale(_))), "somebody else's means do not count");
     play.send(out(&play));
     assert_eq!(play.state(), "failed in F", "what is used up is not tried again");
 

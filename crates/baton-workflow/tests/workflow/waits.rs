@@ -64,9 +64,8 @@ fn taken(wait: &Wait) -> (Vec<EffectId>, &'static [&'static str]) {
     match wait {
         Wait::Agent { dispatch, .. } => (vec![dispatch.clone()], &["submitted", "failed", "ended", "help"]),
         Wait::Verification { effect, .. } => (vec![effect.clone()], &["verified", "failed"]),
-        Wait::Help { ask, .. } | Wait::Approval { ask, .. } | Wait::Person { ask } => {
-            (vec![ask.clone()], &["answered"])
-        }
+        Wait::Help { ask, .. } => (vec![ask.clone()], &["answered", "submitted"]),
+        Wait::Approval { ask, .. } | Wait::Person { ask } => (vec![ask.clone()], &["answered"]),
         Wait::Action { effect, .. } => (vec![effect.clone()], &["done", "action failed", "in doubt"]),
         Wait::Children { running, .. } => (running.keys().cloned().collect(), &["failed", "child"]),
     }
