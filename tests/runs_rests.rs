@@ -133,3 +133,32 @@ fn a_number_that_nobody_can_count_with_goes_back() {
     let outputs = run.outputs_of("greeter");
     assert!(outputs[0].contains("not handed in") && outputs[0].contains("too large"), "{outputs:?}");
 }
+
+#[test]
+fn an_action_that_may_not_be_repeated_ends_before_baton_does() {
+    let repo = Repo::new();
+    let acting = r#"workflow(
+    name = "acting",
+    states = {
+        "ACT": action(command(["sh", "-c", "echo once >> acted; until [ -e go ]; do sleep 0.01; done"]), on = {"pass": "THEN"}),
+        "THEN": action(command(["sh", "-c", "echo then >> acted"]), on = {"pass": "DONE"}),
+        "DONE": done(),
+    },
+)
+"#;
+    repo.workflow("acting", acting);
+    let mut live = Live::start(repo.starting("acting", &[], &[]));
+    let tree = std::path::PathBuf::from(live.until("run.start")["clone"].as_str().unwrap());
+    while !tree.join("acted").exists() {
+        std::thread::yield_now();
+    }
+    live.signal(Signal::INT);
+    let notice = live.until("run.notice");
+    assert!(notice["text"].as_str().unwrap().contains("may not be repeated"), "{notice}");
+    std::fs::write(tree.join("go"), "").unwrap();
+    assert_eq!(live.wait(), 130);
+    assert_eq!(repo.status()["state"], "THEN", "it was done, and the next has not begun");
+    repo.world.baton(&["run", "resume", "--json"]).expect(0);
+    let branch = repo.git(&["for-each-ref", "--format=%(refname)", "refs/heads/baton"]);
+    assert_eq!(repo.git(&["show", &format!("{branch}:acted")]), "once\nthen");
+}

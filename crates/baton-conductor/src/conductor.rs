@@ -3,7 +3,6 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
 
 use baton_core::{Clock, Fault, SessionId};
 use baton_store::{Beginning, Commit, Debt, Journal, Settled, StoreError};
@@ -16,8 +15,6 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::asking::end_git;
-use crate::handing_in::Told;
 use crate::hearing::stale_is_fine;
 use crate::hosting::{Heard, Used};
 use crate::live::{By, ConductError, Done, Facts, Live, Request, Rest, Said, kind_of, needed};
@@ -44,6 +41,8 @@ pub struct Conductor {
     pub(crate) heard: mpsc::Sender<Heard>,
     /// One agent at a time speaks in a conversation.
     pub(crate) sessions: HashMap<SessionId, Arc<tokio::sync::Mutex<()>>>,
+    /// What is owed now is for whoever goes on.
+    pub(crate) is_ending: bool,
     /// Agents that handed something in when the machine stood in the way: they are stopped, not answered.
     pub(crate) unanswered: Vec<By>,
     timers: Timers,
@@ -73,6 +72,7 @@ impl Conductor {
             working: HashMap::new(),
             heard,
             sessions: HashMap::new(),
+            is_ending: false,
             unanswered: Vec::new(),
             timers: Timers::default(),
             hearing: Some(ears),
@@ -282,7 +282,7 @@ impl Conductor {
         for (id, was_owed, effect) in effects {
             // What came with it may have made it superfluous.
             let is_owed = self.runs.get(&id).is_some_and(|live| live.owed.contains_key(&effect.id));
-            if is_owed || !was_owed {
+            if (is_owed || !was_owed) && !self.is_ending {
                 Box::pin(self.carry_out(&id, effect, false)).await?;
             }
         }
@@ -346,33 +346,6 @@ impl Conductor {
                     self.take_if_current(&run, EventBody::TimedOut { effect }).await?;
                 }
                 () = stop.cancelled() => return Ok(Rest::Interrupted),
-            }
-        }
-    }
-
-    /// Ends whatever works, so that nothing is left running.
-    async fn end_all(&mut self, ears: &mut mpsc::Receiver<Heard>) {
-        for cancel in self.working.values() {
-            cancel.cancel();
-        }
-        let (patience, limit) =
-            (tokio::time::sleep(Duration::from_secs(2)), tokio::time::sleep(Duration::from_secs(10)));
-        tokio::pin!(patience, limit);
-        let mut is_patient = true;
-        loop {
-            tokio::select! {
-                done = self.tasks.join_next() => if done.is_none() { break },
-                () = &mut patience, if is_patient => {
-                    is_patient = false;
-                    end_git();
-                }
-                Some(heard) = ears.recv() => if let Heard::Spent { run, effect, used }
-                    | Heard::Told { run, told: Told { dispatch: effect, .. }, used } = heard
-                {
-                    // What was used counts, also in the last moment.
-                    drop(self.spent(&run, &effect, used).await);
-                },
-                () = &mut limit => break,
             }
         }
     }

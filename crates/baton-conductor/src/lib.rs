@@ -10,6 +10,7 @@ mod conductor;
 mod copying;
 mod detecting;
 mod dispatching;
+mod ending;
 mod finishing;
 mod handing_in;
 mod hearing;
