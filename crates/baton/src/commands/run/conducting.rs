@@ -17,8 +17,10 @@ use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
+use super::choosing::find;
+use super::presence::Presence;
 use super::show::{Show, Style};
-use super::{find, socket, unusable};
+use super::{database, socket, unusable};
 use crate::exit::Exit;
 use crate::setup::Setup;
 use crate::staging::Staging;
@@ -44,13 +46,15 @@ pub(super) struct Conducting {
     pub(super) clones: PathBuf,
     pub(super) repository: PathBuf,
     shown: mpsc::UnboundedReceiver<Report>,
+    database: PathBuf,
     socket: PathBuf,
     style: Style,
+    is_passing: bool,
 }
 
 impl Conducting {
     pub(super) fn new(setup: Setup, store: Store, repository: PathBuf, style: Style) -> Result<Self, Fault> {
-        let (clones, socket) = (setup.state_dir()?.join("clones"), socket(&setup)?);
+        let (clones, socket, database) = (setup.state_dir()?.join("clones"), socket(&setup)?, database(&setup)?);
         let (sender, shown) = mpsc::unbounded_channel();
         Ok(Self {
             journal: Arc::new(store),
@@ -59,9 +63,16 @@ impl Conducting {
             clones,
             repository,
             shown,
+            database,
             socket,
             style,
+            is_passing: false,
         })
+    }
+
+    /// Says whether `baton run resume` in the person's project cannot find the run, so that nobody is sent there.
+    pub(super) fn passing(self, is_passing: bool) -> Self {
+        Self { is_passing, ..self }
     }
 
     /// A conductor of these runs.
@@ -87,7 +98,8 @@ impl Conducting {
         let stop = CancellationToken::new();
         let mut signals = Signals::new().map_err(|error| Fault::internal(format!("cannot hear signals: {error}")))?;
         let conductor = self.conductor();
-        let Self { reports, shown, socket, style, journal, .. } = self;
+        let Self { reports, shown, database, socket, style, is_passing, journal, .. } = self;
+        let announced = Presence::announce(&database, root);
         let showing = tokio::task::spawn_blocking(move || Show::new(style).follow(shown));
         let (sender, mut requests) = mpsc::channel(16);
         let listening = Listening::start(&socket, sender, Arc::clone(&journal))?;
@@ -112,7 +124,7 @@ impl Conducting {
                 }
             }
         };
-        drop(listening);
+        drop((listening, announced));
         let failed = |error: ConductError| match error {
             ConductError::Store(error) => unusable(&error),
             ConductError::Fault(fault) => fault,
@@ -130,7 +142,9 @@ impl Conducting {
         };
         Ok(match (rest, phase, signal) {
             (Rest::Interrupted, _, Some(signal)) => {
-                anstream::eprintln!("stopped; nothing is lost. Go on with: baton run resume {root}");
+                if !is_passing {
+                    anstream::eprintln!("stopped; nothing is lost. Go on with: baton run resume {root}");
+                }
                 Exit::Signal(signal)
             }
             (Rest::Interrupted, ..) => Exit::Internal,
@@ -187,7 +201,7 @@ async fn answer(stream: UnixStream, requests: mpsc::Sender<Request>, journal: Ar
     }
     let error = match serde_json::from_str::<Spoken>(&line) {
         Err(error) => Some(format!("not understood: {error}")),
-        Ok(Spoken { run, said }) => match find(&*journal, Some(run.as_str())) {
+        Ok(Spoken { run, said }) => match find(&*journal, run.as_str()) {
             Err(fault) => Some(fault.to_string()),
             Ok(row) => {
                 let (reply, answer) = oneshot::channel();
