@@ -106,10 +106,12 @@ impl Look<'_> {
             _ => None,
         };
         let branch = standing.facts["branch"].as_str().filter(|_| standing.parent.is_none());
-        let branch = branch.filter(|branch| is_done && self.view.brought_back(branch));
+        // Nothing is looked for before it can be there.
+        let is_over = is_done && activity == Activity::Over;
+        let branch = branch.filter(|branch| is_over && self.view.brought_back(branch));
         let clone = self.view.clones.join(run.id.as_str()).join("tree");
         // It goes with a run that is done, a moment later.
-        let has_clone = clone.is_dir() && !(is_done && activity == Activity::Over);
+        let has_clone = clone.is_dir() && !is_over;
         Ok(Status {
             began: standing.began,
             changed: run.now,
