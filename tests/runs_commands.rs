@@ -236,6 +236,34 @@ fn a_run_at_its_cap_says_what_is_used_and_how_it_goes_on() {
 }
 
 #[test]
+fn a_run_is_where_the_runs_inside_it_are() {
+    let repo = Repo::new();
+    let part = ASKS.replace("workflow(\n    name = \"asks\"", "part = workflow(\n    name = \"part\"");
+    let whole = r#"workflow(name = "whole", states = {"SUB": call(part, on = {"pass": "DONE"}), "DONE": done()})"#;
+    repo.workflow("whole", &format!("{part}{whole}\n"));
+    repo.start("whole", &[], &[]).expect(4);
+    assert_eq!(repo.status()["phase"], "waiting");
+    let told = repo.world.baton(&["run", "status"]).expect(0);
+    assert!(told.stdout.contains("SURE waits for a person"), "{told:#?}");
+    repo.world.baton(&["run", "submit", "--answer", "yes"]).expect(0);
+    assert_eq!(repo.status()["phase"], "done");
+    // A part that works is interrupted with the whole.
+    let part = one(r#"evidence({"file": "path"})"#).replace("workflow(\n", "part = workflow(\n");
+    repo.workflow("whole", &format!("{part}{whole}\n"));
+    let mut live = Live::start(repo.starting("whole", &slow(), &[]));
+    live.until("step.start");
+    assert_eq!(repo.status()["phase"], "working");
+    live.signal(Signal::KILL);
+    live.wait();
+    let told = repo.world.baton(&["run", "status"]).expect(0);
+    assert!(told.stdout.contains("interrupted in GREET"), "{told:#?}");
+    std::fs::write(repo.clone_tree().join("hello.txt"), "hello\n").unwrap();
+    repo.world.baton(&["run", "submit", "-p", "file=hello.txt"]).expect(0);
+    let log = repo.log();
+    assert!(log.contains("SUB.1 GREET pass → DONE") && log.contains(" SUB pass → DONE"), "{log}");
+}
+
+#[test]
 fn the_log_tells_the_way_of_a_run() {
     let repo = Repo::new();
     repo.workflow(
@@ -474,13 +502,13 @@ fn a_person_watches_on_a_narrow_terminal() {
             let _ = writeln!(shown, "{row}");
         }
         assert_eq!(shown.matches(&last(&repo)).count(), 1, "it stands there once:\n{shown}");
-        assert!(rows[0].contains("done") && shown.contains("branch: baton/hello-"), "{shown}");
+        assert!(shown.contains("done") && shown.contains("branch: baton/hello-"), "{shown}");
         assert!(!shown.contains("clone:") && !shown.contains("in the run"), "nothing is left of before:\n{shown}");
     }
 }
 
 #[test]
-fn the_demo_sends_people_to_itself() {
+fn a_demo_and_a_rehearsal_send_nobody_to_runs_that_are_not_there() {
     let world = World::new();
     let dir = world.home().join("demo");
     let mut live = Live::start(world.command(&["demo", "--json", "--dir", dir.to_str().unwrap()]));
@@ -490,6 +518,17 @@ fn the_demo_sends_people_to_itself() {
     live.child.stderr.take().unwrap().read_to_string(&mut stderr).unwrap();
     assert_eq!(live.wait(), 130, "{stderr}");
     assert!(stderr.contains("go on with: baton demo --dir") && !stderr.contains("baton run resume"), "{stderr}");
+    // Nothing is left of a rehearsal, so it cannot go on.
+    let repo = Repo::new();
+    let model = repo.world.script(&slow().iter().map(Value::to_string).collect::<Vec<_>>().join("\n"));
+    let script = model.strip_prefix("script/").unwrap();
+    let mut live = Live::start(repo.world.command(&["workflow", "rehearse", "hello", "--json", "--script", script]));
+    live.until("step.start");
+    live.signal(Signal::INT);
+    let mut stderr = String::new();
+    live.child.stderr.take().unwrap().read_to_string(&mut stderr).unwrap();
+    assert_eq!(live.wait(), 130, "{stderr}");
+    assert!(!stderr.contains("baton run resume"), "{stderr}");
     let nowhere = world.baton(&["demo", "--dir", "/proc/x"]).expect(8);
     assert!(nowhere.stderr.contains("/proc/x") && !nowhere.stderr.contains("TMPDIR"), "{nowhere:#?}");
     let mut nowhere = world.command(&["demo"]);

@@ -71,9 +71,8 @@ impl Canvas {
         // A terminal that became narrower has wrapped what stood there.
         let above: usize = self.drawn.iter().map(|line| cells(line).div_ceil(columns).max(1)).sum();
         let back = if above > 0 { format!("\x1b[{above}A\r\x1b[J") } else { String::new() };
-        let drawn = lines.iter().map(|line| format!("{line}\n")).collect::<String>();
         self.drawn = lines;
-        Some(back + &drawn)
+        Some(back + &self.drawn.join("\n") + "\n")
     }
 }
 
@@ -112,7 +111,7 @@ mod tests {
         assert_eq!(canvas.draw("a long line\nb\n", (6, 10)).unwrap(), "a lon…\nb\n");
         assert_eq!(canvas.draw("a long line\nb\n", (6, 10)), None);
         assert_eq!(canvas.draw("c\n", (3, 10)).unwrap(), "\x1b[3A\r\x1b[Jc\n");
-        let many: String = (0..20).map(|n| format!("{n}\n")).collect();
-        assert_eq!(Canvas::default().draw(&many, (9, 6)).unwrap(), "0\n  …\n17\n18\n19\n");
+        let many: Vec<String> = (0..20).map(|n| n.to_string()).collect();
+        assert_eq!(Canvas::default().draw(&many.join("\n"), (9, 6)).unwrap(), "0\n  …\n17\n18\n19\n");
     }
 }

@@ -4,6 +4,7 @@ use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use baton_agent::SystemClock;
 use baton_conductor::{ConductError, Conductor, Report, Reports, Request, Rest, Said, Stage};
@@ -215,8 +216,18 @@ async fn answer(stream: UnixStream, requests: mpsc::Sender<Request>, journal: Ar
     drop(stream.get_mut().write_all(text.as_bytes()).await);
 }
 
-/// Speaks to the process that conducts.
+/// Speaks to the process that conducts. One that does not answer is not waited for.
 pub(super) async fn speak(socket: &Path, spoken: &Spoken) -> Result<(), Fault> {
+    /// What is handed in is looked at first, which takes a while in a large tree.
+    const ANSWER_MAX: Duration = Duration::from_mins(2);
+    let silent = |_| {
+        let message = "the Baton that conducts it does not answer";
+        Fault::new(Area::Workspace, Tier::UserFixable, message).hint("is it suspended? `baton run watch` shows the run")
+    };
+    tokio::time::timeout(ANSWER_MAX, spoken_to(socket, spoken)).await.map_err(silent)?
+}
+
+async fn spoken_to(socket: &Path, spoken: &Spoken) -> Result<(), Fault> {
     let unheard = |error: io::Error| {
         Fault::new(
             Area::Workspace,

@@ -18,6 +18,9 @@ use crate::setup::Setup;
 
 pub(super) use super::view::is_waiting;
 
+/// The least that is shown of where a run is.
+const PLACE_CELLS: usize = 12;
+
 /// Show runs, or one run: its state, what it waits for, what it used
 #[derive(clap::Args)]
 pub struct Args {
@@ -82,19 +85,34 @@ impl Status {
         }
     }
 
+    fn used(&self) -> String {
+        let total = self.run.total();
+        format!("{} tokens, {}", total.tokens, total.usd)
+    }
+
     /// A row of a table: as wide as the terminal at most, if there is one.
     fn in_one_line(&self) -> String {
-        let total = self.run.total();
         let before = format!("{}  {:16} ", self.run.id, self.run.workflow.to_string());
-        let after = format!("  {} tokens, {}", total.tokens, total.usd);
+        let after = format!("  {}", self.used());
         let around = screen::cells(&before) + screen::cells(&after);
-        let room = screen::size().map_or(LINE_CELLS, |(columns, _)| columns.saturating_sub(around).max(12));
+        let room = screen::size().map_or(LINE_CELLS, |(columns, _)| columns.saturating_sub(around).max(PLACE_CELLS));
         format!("{before}{}{after}", screen::one_line(&self.place(), room))
+    }
+
+    /// The same alone, on a second line where one is too narrow.
+    fn head(&self) -> String {
+        let (what, place) = (format!("{}  {}", self.run.id, self.run.workflow), one_line(&self.place()));
+        let (whole, columns) = (format!("{what}  {place}  {}\n", self.used()), screen::size().map(|size| size.0));
+        if columns.is_none_or(|columns| screen::cells(whole.trim_end()) <= columns) {
+            whole
+        } else {
+            format!("{what}\n  {}  {place}\n", self.used())
+        }
     }
 
     /// Everything for people.
     pub(super) fn in_full(&self) -> String {
-        let mut text = format!("{}\n", self.in_one_line());
+        let mut text = self.head();
         let (id, inner) = (&self.run.id, self.innermost());
         // Writing to a string cannot fail.
         if let Some(now) = self.now
@@ -155,8 +173,7 @@ impl Status {
 
 /// How a parked run can go on.
 pub(super) fn how_to_raise(status: &Status) -> String {
-    let (id, total) = (&status.run.id, status.run.total());
-    let used = format!("{} tokens, {}", total.tokens, total.usd);
+    let (id, used) = (&status.run.id, status.used());
     format!("go on with: baton run resume {id} --max-tokens N (or --max-usd X), above what is used: {used}")
 }
 

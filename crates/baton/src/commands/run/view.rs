@@ -149,8 +149,8 @@ fn cap_in_words(run: &Run, tokens: Option<Tokens>, usd: Option<Usd>) -> Option<S
     }
     let caps = [tokens.map(|cap| format!("{cap} tokens")), usd.map(|cap| cap.to_string())];
     let caps: Vec<String> = caps.into_iter().flatten().collect();
-    let used = format!("{} tokens and {} used; the next step takes more than what is left", total.tokens, total.usd);
-    (!caps.is_empty()).then(|| format!("the cap of {} is used up ({used})", caps.join(" or ")))
+    let why = format!("{} tokens and {} used; the next step takes more than what is left", total.tokens, total.usd);
+    (!caps.is_empty()).then(|| format!("the cap of {} is used up ({why})", caps.join(" or ")))
 }
 
 /// What is done about a run.
