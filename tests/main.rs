@@ -24,6 +24,7 @@ mod network;
 mod output_formats;
 mod paths;
 mod plan;
+mod runs_commands;
 mod runs_crashes;
 mod runs_docs;
 mod runs_input;

@@ -30,12 +30,7 @@ impl Lock {
             let mut file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path)?;
             match file.try_lock() {
                 Ok(()) => {}
-                Err(TryLockError::WouldBlock) => {
-                    let mut text = String::new();
-                    // Whoever has it may not have written its number yet.
-                    let pid = file.read_to_string(&mut text).ok().and_then(|_| text.trim().parse().ok());
-                    return Ok(Err(InUse { pid }));
-                }
+                Err(TryLockError::WouldBlock) => return Ok(Err(InUse { pid: pid(&mut file) })),
                 Err(TryLockError::Error(error)) => return Err(error),
             }
             // The one before may have removed the file between our two calls: then this lock is of nothing.
@@ -48,6 +43,26 @@ impl Lock {
         }
         Err(io::Error::other("the lock changes hands all the time"))
     }
+
+    /// Who has the lock, if anybody does. Takes it for a moment where nobody has it and a dead process has left its file.
+    pub fn holder(path: &Path) -> io::Result<Option<InUse>> {
+        let mut file = match File::open(path) {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        match file.try_lock_shared() {
+            Ok(()) => Ok(None),
+            Err(TryLockError::WouldBlock) => Ok(Some(InUse { pid: pid(&mut file) })),
+            Err(TryLockError::Error(error)) => Err(error),
+        }
+    }
+}
+
+/// Whoever has the lock may not have written its number yet.
+fn pid(file: &mut File) -> Option<u32> {
+    let mut text = String::new();
+    file.read_to_string(&mut text).ok().and_then(|_| text.trim().parse().ok())
 }
 
 impl Drop for Lock {

@@ -1,8 +1,10 @@
 //! What can go wrong with the store, and what to do about it.
 
+use std::io;
 use std::path::PathBuf;
 
 use baton_workflow::RunId;
+use rusqlite::ErrorCode;
 
 /// Why something could not be read or written.
 #[derive(Debug, thiserror::Error)]
@@ -55,7 +57,7 @@ pub enum StoreError {
         /// What was used.
         file: PathBuf,
         /// Why.
-        why: std::io::Error,
+        why: io::Error,
     },
     /// SQLite refuses.
     #[error("the journal cannot be used: {0}")]
@@ -67,3 +69,38 @@ pub enum StoreError {
     #[error("the journal is closed")]
     Closed,
 }
+
+impl StoreError {
+    /// What a person can do about it.
+    pub fn hint(&self) -> &'static str {
+        const DAMAGED: &str = "nothing was changed; put a copy of the file back, or move it away to begin anew";
+        match self {
+            Self::Held { .. } => {
+                "wait until it has ended, or speak to its run with `baton run submit` and `baton run stop`"
+            }
+            Self::Newer { .. } => "use the newer Baton; nothing was changed",
+            Self::Foreign(_) => "nothing was changed; move the file away to begin anew",
+            Self::Damaged { .. } | Self::Form(_) | Self::Blob(_) => DAMAGED,
+            Self::Conflict { .. } => "look where it is with `baton run status`, and try again",
+            Self::Io { why, .. } => match why.kind() {
+                io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => FULL,
+                io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => FORBIDDEN,
+                _ => "see to the disk, and try again",
+            },
+            Self::Sqlite(error) => match error.sqlite_error_code() {
+                Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => DAMAGED,
+                Some(ErrorCode::DiskFull) => FULL,
+                Some(ErrorCode::ReadOnly | ErrorCode::CannotOpen | ErrorCode::PermissionDenied) => FORBIDDEN,
+                Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => {
+                    "another program has the file for long; end it, and try again"
+                }
+                Some(ErrorCode::SystemIoFailure) => "see to the disk, and try again",
+                _ => "this is a mistake in Baton: please report it",
+            },
+            Self::Closed => "an earlier error says why; try again",
+        }
+    }
+}
+
+const FULL: &str = "make room on the disk; nothing is lost, and `baton run resume` goes on";
+const FORBIDDEN: &str = "may you read and write the file and its directory?";

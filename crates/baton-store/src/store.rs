@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use baton_config::Lock;
+use baton_config::{InUse, Lock};
 use baton_core::Timestamp;
 use baton_workflow::{DefinitionHash, Effect, EffectId, Pin, RunId, WorkflowName};
 use rusqlite::{Connection, OpenFlags, OptionalExtension, Row};
@@ -36,7 +36,7 @@ impl Store {
         if let Some(dir) = file.parent() {
             std::fs::create_dir_all(dir).map_err(io)?;
         }
-        let lock = Lock::take(&file.with_extension("lock")).map_err(io)?;
+        let lock = Lock::take(&lock_of(file)).map_err(io)?;
         let lock = lock.map_err(|held| StoreError::Held { file: file.to_owned(), pid: held.pid })?;
         let mut db = connect(file, OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE)?;
         let form = form(&db, file)?;
@@ -62,6 +62,11 @@ impl Store {
             return Ok(None);
         }
         Ok(Some(Self { file: file.to_owned(), reader: Mutex::new(db), writer: None, _lock: None }))
+    }
+
+    /// Who writes the database, if anybody does: their process, as far as they have said so.
+    pub fn holder(file: &Path) -> Result<Option<InUse>, StoreError> {
+        Lock::holder(&lock_of(file)).map_err(|why| StoreError::Io { file: file.to_owned(), why })
     }
 
     /// Looks at every page; what is wrong, if something is.
@@ -90,6 +95,10 @@ impl Store {
     fn write(&self, job: Job) -> Result<(), StoreError> {
         self.writer.as_ref().ok_or(StoreError::Closed)?.write(job)
     }
+}
+
+fn lock_of(file: &Path) -> PathBuf {
+    file.with_extension("lock")
 }
 
 fn connect(file: &Path, flags: OpenFlags) -> Result<Connection, StoreError> {

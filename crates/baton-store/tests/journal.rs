@@ -110,7 +110,12 @@ fn one_process_writes_and_others_read() {
     let refused = Store::open(&file).err().unwrap();
     assert!(matches!(&refused, StoreError::Held { pid: Some(pid), .. } if *pid == std::process::id()), "{refused}");
     assert!(Store::read(&file).unwrap().is_some());
+    assert_eq!(Store::holder(&file).unwrap().and_then(|holder| holder.pid), Some(std::process::id()));
     drop(store);
+    assert_eq!(Store::holder(&file).unwrap(), None);
+    // A process that was killed leaves the file of its lock, and holds nothing.
+    std::fs::write(file.with_extension("lock"), "1").unwrap();
+    assert_eq!(Store::holder(&file).unwrap(), None);
     Store::open(&file).unwrap();
 }
 

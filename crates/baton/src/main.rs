@@ -9,6 +9,7 @@ mod log;
 mod planning;
 mod rule_file;
 mod rule_news;
+mod screen;
 mod settings;
 mod settings_file;
 mod setup;

@@ -58,11 +58,11 @@ const GREEN: Colour = AnsiColor::Green.on_default();
 pub fn run(global: &Global, args: &Args) -> Result<Exit, Fault> {
     let mut temp = None;
     let dir = if let Some(dir) = &args.dir {
-        std::fs::create_dir_all(dir).map_err(|error| unusable(&error))?;
-        dir.canonicalize().map_err(|error| unusable(&error))?
+        std::fs::create_dir_all(dir).map_err(unusable(dir))?;
+        dir.canonicalize().map_err(unusable(dir))?
     } else {
-        let made = tempfile::Builder::new().prefix("baton-demo-").tempdir().map_err(|error| unusable(&error))?;
-        temp.insert(made).path().canonicalize().map_err(|error| unusable(&error))?
+        let made = tempfile::Builder::new().prefix("baton-demo-").tempdir().map_err(no_room)?;
+        temp.insert(made).path().canonicalize().map_err(no_room)?
     };
     let repository = dir.join("slug");
     if !repository.join(".git").exists() {
@@ -106,17 +106,19 @@ fn conduct(global: &Global, args: &Args, repository: &Path, dir: &Path, state: &
     state.clone_into(&mut setup.places.state_dir);
     setup.hidden = GIT_PLACES.map(str::to_owned).to_vec();
     let script = dir.join("script.jsonl");
-    std::fs::write(&script, SCRIPT).map_err(|error| unusable(&error))?;
+    std::fs::write(&script, SCRIPT).map_err(unusable(&script))?;
     let model = format!("script/{}", script.display());
     let params = SCENARIOS.map(|scenario| ("scenario".to_owned(), scenario.to_owned()));
-    let order = Order { name: WORKFLOW, params: &params, model: Some(&model), is_new: false, is_rehearsal: false };
+    let model = Some(model.as_str());
+    let order = Order { name: WORKFLOW, params: &params, model, is_new: false, is_rehearsal: false, is_passing: true };
     start(setup, &order, if args.json { Style::Json } else { Style::Text })
 }
 
 /// Says what happened, what came of it, and what to do next.
 fn sum_up(repository: &Path, state: &Path) -> Result<(), Fault> {
     let unreadable = |error: baton_store::StoreError| Fault::internal(error.to_string());
-    let projects = std::fs::read_dir(state.join("projects")).map_err(|error| unusable(&error))?;
+    let projects = state.join("projects");
+    let projects = std::fs::read_dir(&projects).map_err(unusable(&projects))?;
     let file = projects.flatten().map(|entry| entry.path().join("baton.db")).find(|file| file.exists());
     let store = file.map(|file| Store::read(&file)).transpose().map_err(unreadable)?.flatten();
     let Some(store) = store else { return Ok(()) };
@@ -158,9 +160,9 @@ fn prepare(repository: &Path) -> Result<(), Fault> {
     for (name, text) in FILES {
         let file = repository.join(name);
         if let Some(dir) = file.parent() {
-            std::fs::create_dir_all(dir).map_err(|error| unusable(&error))?;
+            std::fs::create_dir_all(dir).map_err(unusable(dir))?;
         }
-        std::fs::write(&file, text).map_err(|error| unusable(&error))?;
+        std::fs::write(&file, text).map_err(unusable(&file))?;
     }
     for args in [&["init", "--quiet"][..], &["add", "."], &["commit", "--quiet", "-m", "A slug function and its tests"]]
     {
@@ -185,7 +187,20 @@ fn git(repository: &Path, args: &[&str]) -> Result<String, Fault> {
     Err(Fault::new(Area::Workspace, Tier::Permanent, format!("git {} failed: {why}", args[0])))
 }
 
-fn unusable(error: &std::io::Error) -> Fault {
-    Fault::new(Area::Workspace, Tier::UserFixable, format!("cannot prepare the demo: {error}"))
-        .hint("is there room in the temporary directory (TMPDIR)?")
+fn unusable(path: &Path) -> impl FnOnce(std::io::Error) -> Fault + '_ {
+    move |error| {
+        Fault::new(
+            Area::Workspace,
+            Tier::UserFixable,
+            format!("cannot prepare the demo in {}: {error}", path.display()),
+        )
+        .hint("name a directory that can be made and written: baton demo --dir DIR")
+    }
+}
+
+#[allow(clippy::needless_pass_by_value, reason = "it is what becomes of an error")]
+fn no_room(error: std::io::Error) -> Fault {
+    let dir = std::env::temp_dir();
+    Fault::new(Area::Workspace, Tier::UserFixable, format!("cannot prepare the demo in {}: {error}", dir.display()))
+        .hint("is there room, and may it be written? TMPDIR names another place, and so does --dir DIR")
 }

@@ -1,18 +1,22 @@
 //! `baton run`: starts workflows and looks after them.
 
+mod choosing;
 mod conducting;
+mod evidence;
 mod log;
+mod presence;
 mod show;
 mod start;
 mod status;
 mod submit;
+mod view;
 mod watch;
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use baton_core::{Area, Fault, Tier};
-use baton_store::{Journal, RunRow, Store, StoreError};
-use baton_workflow::RunId;
+use baton_store::{Store, StoreError};
 
 use crate::Global;
 use crate::exit::Exit;
@@ -52,16 +56,29 @@ pub fn run(global: &Global, args: &Args) -> Result<Exit, Fault> {
     }
 }
 
-/// The journal of the project, to look at it.
+/// The journal of the project, to look at it; nothing if there is none.
+fn looking(setup: &Setup) -> Result<Option<Store>, Fault> {
+    Store::read(&database(setup)?).map_err(|error| unusable(&error))
+}
+
+/// The same where there has to be one.
 fn reading(setup: &Setup) -> Result<Store, Fault> {
-    let file = database(setup)?;
-    let store = Store::read(&file).map_err(|error| unusable(&error))?;
-    store.ok_or_else(|| Fault::input("there are no runs in this project").hint("start one with `baton run start NAME`"))
+    looking(setup)?.ok_or_else(choosing::none)
 }
 
 /// The journal of the project, to write it; nothing if another process does.
 fn writing(setup: &Setup) -> Result<Option<Store>, Fault> {
-    match Store::open(&database(setup)?) {
+    /// Whoever looks who writes it has it for a moment.
+    const A_MOMENT: Duration = Duration::from_millis(20);
+    let file = database(setup)?;
+    let opened = match Store::open(&file) {
+        Err(StoreError::Held { .. }) => {
+            std::thread::sleep(A_MOMENT);
+            Store::open(&file)
+        }
+        opened => opened,
+    };
+    match opened {
         Ok(store) => Ok(Some(store)),
         Err(StoreError::Held { .. }) => Ok(None),
         Err(error) => Err(unusable(&error)),
@@ -89,55 +106,7 @@ fn socket_in(state: &Path, project: &str) -> PathBuf {
 }
 
 fn unusable(error: &StoreError) -> Fault {
-    let hint = match error {
-        StoreError::Held { .. } => {
-            "wait until it has ended, or speak to its run with `baton run submit` and `baton run stop`"
-        }
-        StoreError::Newer { .. } => "use the newer Baton; nothing was changed",
-        StoreError::Damaged { .. } | StoreError::Foreign(_) => "nothing was changed; move the file away to begin anew",
-        _ => "is there room on the disk, and may it be written?",
-    };
-    Fault::new(Area::Workspace, Tier::UserFixable, error.to_string()).hint(hint)
-}
-
-/// The run that is meant: by its id or the end of it, else the last one that changed.
-fn find(journal: &dyn Journal, name: Option<&str>) -> Result<RunRow, Fault> {
-    let rows = journal.runs(None).map_err(|error| unusable(&error))?;
-    let Some(name) = name else {
-        let none = Fault::input("there are no runs in this project").hint("start one with `baton run start NAME`");
-        return rows.into_iter().next().ok_or(none);
-    };
-    let fits = |row: &&RunRow| row.id.as_str() == name || row.id.as_str().ends_with(name);
-    let mut found: Vec<&RunRow> = rows.iter().filter(fits).collect();
-    match (found.pop(), found.as_slice()) {
-        (Some(row), []) => Ok(row.clone()),
-        (Some(_), _) => Err(Fault::input(format!("`{name}` can mean several runs")).hint("give more of the id")),
-        (None, _) => inside(journal, &rows, name)?
-            .ok_or_else(|| Fault::input(format!("there is no run `{name}`")).hint("`baton run status` lists them")),
-    }
-}
-
-/// A run that is part of another one.
-fn inside(journal: &dyn Journal, rows: &[RunRow], name: &str) -> Result<Option<RunRow>, Fault> {
-    for row in rows {
-        let inner = journal.runs(Some(&row.id)).map_err(|error| unusable(&error))?;
-        if let Some(found) = inner.iter().find(|inner| inner.id.as_str() == name) {
-            return Ok(Some(found.clone()));
-        }
-        if let Some(found) = inside(journal, &inner, name)? {
-            return Ok(Some(found));
-        }
-    }
-    Ok(None)
-}
-
-/// The outermost run that a run is part of.
-fn root_of(journal: &dyn Journal, id: &RunId) -> Result<RunId, Fault> {
-    let mut id = id.clone();
-    while let Some(parent) = journal.run(&id).map_err(|error| unusable(&error))?.and_then(|standing| standing.parent) {
-        id = parent;
-    }
-    Ok(id)
+    Fault::new(Area::Workspace, Tier::UserFixable, error.to_string()).hint(error.hint())
 }
 
 fn print(text: &str) -> Result<(), Fault> {

@@ -74,6 +74,9 @@ Everything but the model is real: tools, sandbox, scopes, gates. Exit codes as o
         /// How: a picture for the terminal, Mermaid, or DOT for Graphviz
         #[arg(long, value_enum, default_value_t)]
         format: Format,
+        /// Print JSON: each workflow of it, for Mermaid and for Graphviz
+        #[arg(long, conflicts_with = "format")]
+        json: bool,
     },
 }
 
@@ -96,7 +99,7 @@ pub fn run(global: &Global, args: &Args) -> Result<Exit, Fault> {
     let (text, exit) = match &args.command {
         Command::List { json } => (list(&setup, &library, *json), Exit::Done),
         Command::Check { names, json } => check(&setup, &library, names, *json)?,
-        Command::Graph { name, format } => (graph(&setup, &library, name, *format)?, Exit::Done),
+        Command::Graph { name, format, json } => (graph(&setup, &library, name, *format, *json)?, Exit::Done),
         Command::Rehearse { .. } => (String::new(), Exit::Done),
     };
     let written = std::io::stdout().lock().write_all(text.as_bytes());
@@ -119,7 +122,7 @@ fn rehearse(
     let stage = tempfile::Builder::new().prefix("baton-rehearsal-").tempdir().map_err(unusable)?;
     setup.places.state_dir = stage.path().canonicalize().map_err(unusable)?.join("state");
     let model = format!("script/{}", script.display());
-    let order = Order { name, params, model: Some(&model), is_new: true, is_rehearsal: true };
+    let order = Order { name, params, model: Some(&model), is_new: true, is_rehearsal: true, is_passing: true };
     let (repository, clones) = (setup.project.root.clone(), setup.state_dir()?.join("clones"));
     let exit = start(setup, &order, if as_json { Style::Json } else { Style::Text });
     for clone in std::fs::read_dir(&clones).into_iter().flatten().flatten() {
@@ -208,9 +211,13 @@ fn check(setup: &Setup, library: &Library, names: &[String], as_json: bool) -> R
     Ok((text, if holds { Exit::Done } else { Exit::Input }))
 }
 
-fn graph(setup: &Setup, library: &Library, name: &str, format: Format) -> Result<String, Fault> {
+fn graph(setup: &Setup, library: &Library, name: &str, format: Format, as_json: bool) -> Result<String, Fault> {
     let (library, name) = named(library, name, &setup.cwd)?;
     let definition = load(setup, &library, &name).map_err(|problems| does_not_hold(&name, &problems))?;
+    if as_json {
+        let row = |workflow: &Workflow| json!({"workflow": workflow.name, "mermaid": mermaid(workflow), "dot": dot(workflow)});
+        return Ok(lines(&definition.workflows().map(row).collect::<Vec<_>>()));
+    }
     let columns = terminal_columns();
     let drawn = definition.workflows().map(|workflow| match format {
         Format::Picture => format!("{}\n\n{}\n", workflow.name, picture(workflow, columns)),
@@ -256,8 +263,8 @@ pub fn most(setup: &Setup, definition: &Definition) -> Bound {
 
 fn terminal_columns() -> usize {
     let asked = std::env::var("COLUMNS").ok().and_then(|text| text.parse().ok());
-    let real = || rustix::termios::tcgetwinsize(std::io::stdout()).ok().map(|size| usize::from(size.ws_col));
-    asked.or_else(real).filter(|columns| *columns > 0).unwrap_or(COLUMNS)
+    let real = || crate::screen::size().map(|(columns, _)| columns);
+    asked.filter(|columns| *columns > 0).or_else(real).unwrap_or(COLUMNS)
 }
 
 fn counted(problems: usize) -> String {

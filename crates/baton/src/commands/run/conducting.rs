@@ -4,6 +4,7 @@ use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use baton_agent::SystemClock;
 use baton_conductor::{ConductError, Conductor, Report, Reports, Request, Rest, Said, Stage};
@@ -17,8 +18,10 @@ use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
+use super::choosing::find;
+use super::presence::Presence;
 use super::show::{Show, Style};
-use super::{find, socket, unusable};
+use super::{database, socket, unusable};
 use crate::exit::Exit;
 use crate::setup::Setup;
 use crate::staging::Staging;
@@ -44,13 +47,15 @@ pub(super) struct Conducting {
     pub(super) clones: PathBuf,
     pub(super) repository: PathBuf,
     shown: mpsc::UnboundedReceiver<Report>,
+    database: PathBuf,
     socket: PathBuf,
     style: Style,
+    is_passing: bool,
 }
 
 impl Conducting {
     pub(super) fn new(setup: Setup, store: Store, repository: PathBuf, style: Style) -> Result<Self, Fault> {
-        let (clones, socket) = (setup.state_dir()?.join("clones"), socket(&setup)?);
+        let (clones, socket, database) = (setup.state_dir()?.join("clones"), socket(&setup)?, database(&setup)?);
         let (sender, shown) = mpsc::unbounded_channel();
         Ok(Self {
             journal: Arc::new(store),
@@ -59,9 +64,16 @@ impl Conducting {
             clones,
             repository,
             shown,
+            database,
             socket,
             style,
+            is_passing: false,
         })
+    }
+
+    /// Says whether `baton run resume` in the person's project cannot find the run, so that nobody is sent there.
+    pub(super) fn passing(self, is_passing: bool) -> Self {
+        Self { is_passing, ..self }
     }
 
     /// A conductor of these runs.
@@ -87,7 +99,8 @@ impl Conducting {
         let stop = CancellationToken::new();
         let mut signals = Signals::new().map_err(|error| Fault::internal(format!("cannot hear signals: {error}")))?;
         let conductor = self.conductor();
-        let Self { reports, shown, socket, style, journal, .. } = self;
+        let Self { reports, shown, database, socket, style, is_passing, journal, .. } = self;
+        let announced = Presence::announce(&database, root);
         let showing = tokio::task::spawn_blocking(move || Show::new(style).follow(shown));
         let (sender, mut requests) = mpsc::channel(16);
         let listening = Listening::start(&socket, sender, Arc::clone(&journal))?;
@@ -113,7 +126,7 @@ impl Conducting {
                 }
             }
         };
-        drop(listening);
+        drop((listening, announced));
         let failed = |error: ConductError| match error {
             ConductError::Store(error) => unusable(&error),
             ConductError::Fault(fault) => fault,
@@ -131,7 +144,9 @@ impl Conducting {
         };
         Ok(match (rest, phase, signal) {
             (Rest::Interrupted, _, Some(signal)) => {
-                anstream::eprintln!("stopped; nothing is lost. Go on with: baton run resume {root}");
+                if !is_passing {
+                    anstream::eprintln!("stopped; nothing is lost. Go on with: baton run resume {root}");
+                }
                 Exit::Signal(signal)
             }
             (Rest::Interrupted, ..) => Exit::Internal,
@@ -188,7 +203,7 @@ async fn answer(stream: UnixStream, requests: mpsc::Sender<Request>, journal: Ar
     }
     let error = match serde_json::from_str::<Spoken>(&line) {
         Err(error) => Some(format!("not understood: {error}")),
-        Ok(Spoken { run, said }) => match find(&*journal, Some(run.as_str())) {
+        Ok(Spoken { run, said }) => match find(&*journal, run.as_str()) {
             Err(fault) => Some(fault.to_string()),
             Ok(row) => {
                 let (reply, answer) = oneshot::channel();
@@ -202,8 +217,18 @@ async fn answer(stream: UnixStream, requests: mpsc::Sender<Request>, journal: Ar
     drop(stream.get_mut().write_all(text.as_bytes()).await);
 }
 
-/// Speaks to the process that conducts.
+/// Speaks to the process that conducts. One that does not answer is not waited for.
 pub(super) async fn speak(socket: &Path, spoken: &Spoken) -> Result<(), Fault> {
+    /// What is handed in is looked at first, which takes a while in a large tree.
+    const ANSWER_MAX: Duration = Duration::from_mins(2);
+    let silent = |_| {
+        let message = "the Baton that conducts it does not answer";
+        Fault::new(Area::Workspace, Tier::UserFixable, message).hint("is it suspended? `baton run watch` shows the run")
+    };
+    tokio::time::timeout(ANSWER_MAX, spoken_to(socket, spoken)).await.map_err(silent)?
+}
+
+async fn spoken_to(socket: &Path, spoken: &Spoken) -> Result<(), Fault> {
     let unheard = |error: io::Error| {
         Fault::new(
             Area::Workspace,

@@ -10,13 +10,15 @@ use baton_workflow::End;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
+use crate::screen::{self, harmless};
+
 const BOLD: Colour = Colour::new().bold();
 const DIM: Colour = Colour::new().dimmed();
 const GREEN: Colour = AnsiColor::Green.on_default();
 const RED: Colour = AnsiColor::Red.on_default();
 const YELLOW: Colour = AnsiColor::Yellow.on_default();
 /// How much of a text is shown on one line.
-const LINE_CHARS: usize = 160;
+pub(super) const LINE_CELLS: usize = 160;
 
 /// How it is shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,6 +27,8 @@ pub enum Style {
     Text,
     /// For programs.
     Json,
+    /// Only what people should know in any case.
+    Quiet,
 }
 
 /// Shows reports one after another.
@@ -51,6 +55,13 @@ impl Show {
                 Style::Text => {
                     if let Some(text) = in_words(&report) {
                         anstream::eprintln!("{text}");
+                    }
+                }
+                Style::Quiet => {
+                    if let Report::Run(event) = &report
+                        && matches!(event.body, RunEventBody::Noticed { .. })
+                    {
+                        anstream::eprintln!("{}", run_in_words(event));
                     }
                 }
             }
@@ -87,7 +98,7 @@ fn in_words(report: &Report) -> Option<String> {
         Report::Agent { event, .. } => match &event.body {
             EventBody::ToolStarted { tool, input, .. } => {
                 let what = ["command", "path", "pattern", "file_path"].iter().find_map(|key| input.get(key)?.as_str());
-                Some(format!("    {DIM}{tool} {}{DIM:#}", one_line(what.unwrap_or_default())))
+                Some(format!("    {DIM}{} {}{DIM:#}", one_line(tool), one_line(what.unwrap_or_default())))
             }
             EventBody::Retrying { reason, delay_ms, .. } => {
                 Some(format!("    {YELLOW}waits {} s: {}{YELLOW:#}", delay_ms / 1000, one_line(reason)))
@@ -101,7 +112,7 @@ fn in_words(report: &Report) -> Option<String> {
 /// An event of a run for people.
 fn run_in_words(event: &RunEvent) -> String {
     match &event.body {
-        RunEventBody::Preparing { text } => format!("{DIM}{text}{DIM:#}"),
+        RunEventBody::Preparing { text } => format!("{DIM}{}{DIM:#}", harmless(text)),
         RunEventBody::Started { workflow, resumed, .. } => {
             let goes = if *resumed { "goes on" } else { "begins" };
             format!("{BOLD}{workflow}{BOLD:#} {goes} ({})", event.run)
@@ -132,15 +143,17 @@ fn run_in_words(event: &RunEvent) -> String {
         RunEventBody::Asked { question, options } => {
             let options: Vec<&str> = options.iter().map(baton_workflow::Outcome::as_str).collect();
             let how = if options.is_empty() { "…".to_owned() } else { options.join("|") };
+            let question = harmless(question);
             format!("{YELLOW}? {question}{YELLOW:#}\n  answer with: baton run submit {} --answer {how}", event.run)
         }
         RunEventBody::Parked { reason } => {
+            let reason = harmless(reason);
             format!(
                 "{YELLOW}rests: {reason}{YELLOW:#}\n  go on with: baton run resume {} --max-tokens N (or --max-usd X)",
                 event.run
             )
         }
-        RunEventBody::Noticed { text } => format!("{YELLOW}{text}{YELLOW:#}"),
+        RunEventBody::Noticed { text } => format!("{YELLOW}{}{YELLOW:#}", harmless(text)),
         RunEventBody::Ended { end, branch, commit, tokens, cost_usd, .. } => {
             // A run inside another one is seen to by that.
             let is_open = !matches!(end, End::Done { .. }) && !event.run.as_str().contains('.');
@@ -148,9 +161,9 @@ fn run_in_words(event: &RunEvent) -> String {
                 End::Done { .. } => format!("{GREEN}done{GREEN:#}"),
                 End::Failed { state } => format!("{RED}ended in {state}{RED:#}"),
                 End::Escalated { state, reason } => {
-                    format!("{YELLOW}a person has to take over at {state}: {reason}{YELLOW:#}")
+                    format!("{YELLOW}a person has to take over at {state}: {}{YELLOW:#}", harmless(reason))
                 }
-                End::Stopped { reason } => format!("{YELLOW}stopped: {reason}{YELLOW:#}"),
+                End::Stopped { reason } => format!("{YELLOW}stopped: {}{YELLOW:#}", harmless(reason)),
             };
             let next = if is_open {
                 format!("\n  why: baton run log {0} · its clone is kept: baton run status {0}", event.run)
@@ -178,12 +191,7 @@ pub(super) fn plain(value: &Value) -> String {
     }
 }
 
-/// The first line of a text, not too long.
+/// The first line of a text, without what a terminal would obey, and not too long.
 pub(super) fn one_line(text: &str) -> String {
-    let line = text.trim().lines().next().unwrap_or_default();
-    let mut short: String = line.chars().take(LINE_CHARS).collect();
-    if short.len() < text.trim().len() {
-        short.push('…');
-    }
-    short
+    screen::one_line(text, LINE_CELLS)
 }

@@ -70,6 +70,7 @@ pub fn run(global: &Global, args: &Args) -> Result<Exit, Fault> {
         model: args.model.as_deref(),
         is_new: args.new,
         is_rehearsal: false,
+        is_passing: false,
     };
     start(setup, &order, style)
 }
@@ -86,6 +87,8 @@ pub struct Order<'a> {
     pub is_new: bool,
     /// Whether it is only rehearsed: it brings no branch back.
     pub is_rehearsal: bool,
+    /// Whether it is kept elsewhere than other runs, or not at all: `baton run` does not find it.
+    pub is_passing: bool,
 }
 
 /// Starts a run and waits until it rests.
@@ -110,7 +113,7 @@ pub fn start(setup: Setup, order: &Order<'_>, style: Style) -> Result<Exit, Faul
             .hint("wait for it, or stop it with `baton run stop`")
     })?;
     if let Some(known) = interrupted(&store, &definition, &params, order.model)?.filter(|_| !order.is_new) {
-        let conducting = Conducting::new(setup, store, repository, style)?;
+        let conducting = Conducting::new(setup, store, repository, style)?.passing(order.is_passing);
         anstream::eprintln!("run {known} of the same was interrupted: it goes on (--new starts another)");
         return block_on(super::submit::taken_up(conducting, known, None));
     }
@@ -130,7 +133,7 @@ pub fn start(setup: Setup, order: &Order<'_>, style: Style) -> Result<Exit, Faul
     let given = main.and_then(|main| main.params.keys().find(|name| name.as_str() == "test").cloned());
     let given = given.and_then(|name| params.get(&name).and_then(|value| value.as_str().map(str::to_owned)));
     let test = given.or(project.test.clone()).filter(|_| !expects_red);
-    let conducting = Conducting::new(setup, store, repository, style)?;
+    let conducting = Conducting::new(setup, store, repository, style)?.passing(order.is_passing);
     for role in definition.workflows().flat_map(|workflow| workflow.roles.values()) {
         let of_agent = library.agent(&role.agent).and_then(Result::ok).and_then(|agent| agent.model);
         let model = role.model.as_deref().or(order.model).or(of_agent.as_deref());

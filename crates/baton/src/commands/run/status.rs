@@ -1,17 +1,25 @@
 //! `baton run status`: where runs are, what they used, and what they wait for.
 
-use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use baton_core::{Fault, Timestamp, Tokens, Usd};
-use baton_store::{Journal, Metric, Standing};
-use baton_workflow::{EffectBody, End, EventBody, Phase, Run, RunId, Wait};
-use serde_json::{Value, json};
+use baton_agent::SystemClock;
+use baton_core::{Clock, Fault};
+use baton_store::Journal;
+use baton_workflow::End;
 
-use super::{find, print, reading, unusable};
+use super::choosing::find;
+use super::show::{LINE_CELLS, one_line};
+use super::view::{Activity, Status, View, millis, waits_for};
+use super::{looking, print, unusable};
 use crate::Global;
 use crate::exit::Exit;
+use crate::screen;
 use crate::setup::Setup;
+
+pub(super) use super::view::is_waiting;
+
+/// The least that is shown of where a run is.
+const PLACE_CELLS: usize = 12;
 
 /// Show runs, or one run: its state, what it waits for, what it used
 #[derive(clap::Args)]
@@ -26,24 +34,23 @@ pub struct Args {
 /// Runs the command.
 pub fn run(global: &Global, args: &Args) -> Result<Exit, Fault> {
     let setup = Setup::new(global)?;
-    let store = match reading(&setup) {
-        Ok(store) => store,
-        Err(_) if args.run.is_none() => {
-            anstream::eprintln!("there are no runs in this project; start one with `baton run start NAME`");
-            return Ok(Exit::Done);
+    let Some(store) = looking(&setup)? else {
+        if let Some(name) = &args.run {
+            return Err(Fault::input(format!("there is no run `{name}`")).hint("there are no runs in this project"));
         }
-        Err(fault) => return Err(fault),
+        anstream::eprintln!("there are no runs in this project; start one with `baton run start NAME`");
+        return Ok(Exit::Done);
     };
-    let clones = setup.state_dir()?.join("clones");
+    let view = View::of(&setup, store)?;
     let rows = match &args.run {
-        Some(name) => vec![find(&store, Some(name))?],
-        None => store.runs(None).map_err(|error| unusable(&error))?,
+        Some(name) => vec![find(&view.store, name)?],
+        None => view.store.runs(None).map_err(|error| unusable(&error))?,
     };
+    let now = (!args.json).then(|| SystemClock.now());
     // Writing to a string cannot fail.
     let mut text = String::new();
     for row in &rows {
-        let Some(standing) = store.run(&row.id).map_err(|error| unusable(&error))? else { continue };
-        let status = Status::of(&store, &standing, &clones)?;
+        let status = view.status(&row.id, now)?;
         if args.json {
             let _ = writeln!(text, "{}", status.json());
         } else if args.run.is_some() {
@@ -56,141 +63,87 @@ pub fn run(global: &Global, args: &Args) -> Result<Exit, Fault> {
     Ok(Exit::Done)
 }
 
-/// Whether a run waits for a person.
-pub fn is_waiting(run: &Run) -> bool {
-    matches!(
-        run.visit().map(|visit| &visit.wait),
-        Some(Wait::Help { .. } | Wait::Approval { .. } | Wait::Person { .. })
-    )
-}
-
-/// What is known about a run, with those inside it.
-pub(super) struct Status {
-    run: Run,
-    began: Timestamp,
-    changed: Timestamp,
-    clone: Option<String>,
-    branch: Option<String>,
-    question: Option<(String, Vec<String>)>,
-    /// Who works, if an agent does.
-    role: Option<String>,
-    states: Vec<StateUse>,
-    inside: Vec<Status>,
-}
-
-/// What a state used.
-struct StateUse {
-    state: String,
-    attempts: u32,
-    outcome: Option<String>,
-    models: Vec<String>,
-    tokens_in: Tokens,
-    tokens_out: Tokens,
-    cost_usd: Usd,
-    duration_ms: u64,
-}
-
 impl Status {
-    /// Reads it from the journal.
-    pub(super) fn of(journal: &dyn Journal, standing: &Standing, clones: &std::path::Path) -> Result<Self, Fault> {
-        let unusable = |error: baton_store::StoreError| unusable(&error);
-        let run = standing.run.clone();
-        let metrics: Vec<Metric> =
-            journal.metrics(&run.id).map_err(unusable)?.into_iter().filter(|metric| metric.run == run.id).collect();
-        let mut inside = Vec::new();
-        let mut rows = journal.runs(Some(&run.id)).map_err(unusable)?;
-        rows.sort_by_key(|row| row.began);
-        for row in rows {
-            if let Some(inner) = journal.run(&row.id).map_err(unusable)? {
-                inside.push(Self::of(journal, &inner, clones)?);
-            }
-        }
-        let (mut question, mut role) = (None, None);
-        for debt in journal.owed().map_err(unusable)?.into_iter().filter(|debt| debt.run == run.id) {
-            match debt.effect.body {
-                EffectBody::Ask { question: text, options } => {
-                    question = Some((text, options.iter().map(ToString::to_string).collect()));
-                }
-                EffectBody::Dispatch(dispatch) => role = Some(dispatch.role.to_string()),
-                _ => {}
-            }
-        }
-        let clone = clones.join(run.id.as_str()).join("tree");
-        Ok(Self {
-            began: standing.began,
-            changed: run.now,
-            clone: clone.is_dir().then(|| clone.display().to_string()),
-            branch: standing.facts["branch"].as_str().map(str::to_owned).filter(|_| standing.parent.is_none()),
-            question,
-            role,
-            states: used(&run, &metrics),
-            inside,
-            run,
-        })
-    }
-
-    pub(super) fn run(&self) -> &Run {
-        &self.run
-    }
-
-    /// The innermost run that is worked on.
-    pub(super) fn innermost(&self) -> &Self {
-        self.inside.iter().find(|inner| inner.run.end().is_none()).map_or(self, Self::innermost)
-    }
-
-    fn json(&self) -> Value {
-        let visit = self.run.visit();
-        let total = self.run.total();
-        let state = |used: &StateUse| {
-            json!({
-                "state": used.state, "attempts": used.attempts, "retries": used.attempts.saturating_sub(1),
-                "outcome": used.outcome, "model": used.models.first(), "models": used.models,
-                "tokens_in": used.tokens_in, "tokens_out": used.tokens_out, "cost_usd": used.cost_usd,
-                "duration_ms": used.duration_ms,
-            })
-        };
-        json!({
-            "run": self.run.id, "workflow": self.run.workflow, "phase": phase(&self.run), "end": self.run.end(),
-            "state": visit.map(|visit| &visit.state), "role": self.role, "attempt": visit.map(|visit| visit.attempt),
-            "waits_for": visit.map(|visit| waits_for(&visit.wait)), "since": visit.map(|visit| visit.since),
-            "deadline": visit.map(|visit| visit.deadline),
-            "question": self.question.as_ref().map(|(question, _)| question),
-            "options": self.question.as_ref().map(|(_, options)| options),
-            "params": self.run.params, "clone": self.clone, "branch": self.branch,
-            "tokens": total.tokens, "cost_usd": total.usd, "began": self.began, "changed": self.changed,
-            "states": self.states.iter().map(state).collect::<Vec<_>>(),
-            "trail": self.run.trail, "evidence": self.run.evidence,
-            "inside": self.inside.iter().map(Self::json).collect::<Vec<_>>(),
-        })
-    }
-
-    fn in_one_line(&self) -> String {
+    /// Where it is, in a few words.
+    pub(super) fn place(&self) -> String {
         let inner = self.innermost();
-        let total = self.run.total();
-        let place = match (self.run.end(), inner.run.visit()) {
-            (Some(end), _) => ended(end),
-            (None, Some(visit)) => {
-                let who = inner.role.as_deref().unwrap_or_else(|| waits_for(&visit.wait));
-                let attempt = if visit.attempt > 1 { format!(" attempt {}", visit.attempt) } else { String::new() };
-                format!("{} {who}{attempt}", visit.state)
+        let (state, attempt) = inner.run.visit().map_or((String::new(), String::new()), |visit| {
+            let attempt = if visit.attempt > 1 { format!(" attempt {}", visit.attempt) } else { String::new() };
+            (visit.state.to_string(), attempt)
+        });
+        match (self.activity, self.run.end()) {
+            (Activity::Over, Some(end)) => ended(end),
+            (Activity::Working, Some(end)) => format!("{}: its result is seen to", ended(end)),
+            (Activity::Interrupted, Some(end)) => format!("interrupted: {}, but that was not seen to", ended(end)),
+            (Activity::Interrupted, None) => format!("interrupted in {state}{attempt}"),
+            (Activity::Waiting, _) => format!("{state} waits for a person"),
+            (Activity::Parked, _) => format!("rests: {}", self.rests.as_deref().unwrap_or_default()),
+            (Activity::Working | Activity::Over, None) => {
+                let wait = inner.run.visit().map_or("", |visit| waits_for(&visit.wait));
+                format!("{state} {}{attempt}", inner.role.as_deref().unwrap_or(wait))
             }
-            (None, None) => phase(&self.run).to_owned(),
-        };
-        format!("{}  {:16} {place}  {} tokens, {}", self.run.id, self.run.workflow.to_string(), total.tokens, total.usd)
+        }
+    }
+
+    fn used(&self) -> String {
+        let total = self.run.total();
+        format!("{} tokens, {}", total.tokens, total.usd)
+    }
+
+    /// A row of a table: as wide as the terminal at most, if there is one.
+    fn in_one_line(&self) -> String {
+        let before = format!("{}  {:16} ", self.run.id, self.run.workflow.to_string());
+        let after = format!("  {}", self.used());
+        let around = screen::cells(&before) + screen::cells(&after);
+        let room = screen::size().map_or(LINE_CELLS, |(columns, _)| columns.saturating_sub(around).max(PLACE_CELLS));
+        format!("{before}{}{after}", screen::one_line(&self.place(), room))
+    }
+
+    /// The same alone, on a second line where one is too narrow.
+    fn head(&self) -> String {
+        let (what, place) = (format!("{}  {}", self.run.id, self.run.workflow), one_line(&self.place()));
+        let (whole, columns) = (format!("{what}  {place}  {}\n", self.used()), screen::size().map(|size| size.0));
+        if columns.is_none_or(|columns| screen::cells(whole.trim_end()) <= columns) {
+            whole
+        } else {
+            format!("{what}\n  {}  {place}\n", self.used())
+        }
     }
 
     /// Everything for people.
     pub(super) fn in_full(&self) -> String {
-        let mut text = format!("{}\n", self.in_one_line());
+        let mut text = self.head();
+        let (id, inner) = (&self.run.id, self.innermost());
         // Writing to a string cannot fail.
-        if let Some((question, options)) = &self.innermost().question {
+        if let Some(now) = self.now
+            && matches!(self.activity, Activity::Working | Activity::Waiting)
+        {
+            let here = inner.run.visit().map(|visit| {
+                let (state, lasts) = (&visit.state, span(millis(visit.since, now)));
+                format!("{lasts} in {state}, ")
+            });
+            let _ = writeln!(text, "  time: {}{} in the run", here.unwrap_or_default(), span(millis(self.began, now)));
+        }
+        if let Some(End::Escalated { reason, .. } | End::Stopped { reason }) = self.run.end()
+            && reason.trim().contains('\n')
+        {
+            let reason = screen::harmless(reason.trim()).replace('\n', "\n    ");
+            let _ = writeln!(text, "  why:\n    {reason}");
+        }
+        if let Some((question, options)) = &inner.question {
+            let question = screen::harmless(question.trim()).replace('\n', "\n    ");
             let _ = writeln!(text, "  asks: {question} [{}]", options.join(", "));
-            let _ = writeln!(text, "  answer with: baton run submit {} --answer …", self.run.id);
+            let _ = writeln!(text, "  answer with: baton run submit {id} --answer …");
+        }
+        match self.activity {
+            Activity::Interrupted => drop(writeln!(text, "  go on with: baton run resume {id}")),
+            Activity::Parked => drop(writeln!(text, "  {}", how_to_raise(self))),
+            _ => {}
         }
         if let Some(clone) = &self.clone {
             let _ = writeln!(text, "  clone: {clone}");
         }
-        if let (Some(branch), Some(End::Done { .. })) = (&self.branch, self.run.end()) {
+        if let Some(branch) = &self.branch {
             let _ = writeln!(text, "  branch: {branch}");
         }
         self.write_states(&mut text, 1);
@@ -204,8 +157,12 @@ impl Status {
             let tries = if used.attempts > 1 { format!(" ({} attempts)", used.attempts) } else { String::new() };
             let tokens = used.tokens_in + used.tokens_out;
             let cost = if tokens > 0 { format!(", {tokens} tokens, {}", used.cost_usd) } else { String::new() };
-            let (seconds, tenths) = (used.duration_ms / 1000, used.duration_ms % 1000 / 100);
-            let _ = writeln!(text, "{indent}{:14} {outcome}{tries}  {seconds}.{tenths} s{cost}", used.state);
+            let lasts = match (&used.outcome, self.now) {
+                // It changes every second.
+                (None, Some(_)) => span(used.duration_ms),
+                _ => format!("{}.{} s", used.duration_ms / 1000, used.duration_ms % 1000 / 100),
+            };
+            let _ = writeln!(text, "{indent}{:14} {outcome}{tries}  {lasts}{cost}", used.state);
         }
         for inner in &self.inside {
             let _ = writeln!(text, "{indent}{} ({})", inner.run.workflow, inner.run.id);
@@ -214,52 +171,19 @@ impl Status {
     }
 }
 
-/// What each state used, in the order in which they were first entered.
-fn used(run: &Run, metrics: &[Metric]) -> Vec<StateUse> {
-    let mut order: Vec<String> = Vec::new();
-    let visit = run.visit();
-    for state in run.trail.iter().map(|left| &left.state).chain(visit.map(|visit| &visit.state)) {
-        if !order.contains(&state.to_string()) {
-            order.push(state.to_string());
-        }
-    }
-    let mut uses: BTreeMap<&str, StateUse> = BTreeMap::new();
-    for state in &order {
-        let left: Vec<_> = run.trail.iter().filter(|left| left.state.as_str() == state).collect();
-        let millis = |from: Timestamp, to: Timestamp| u64::try_from(to.duration_since(from).as_millis()).unwrap_or(0);
-        let now = visit.filter(|visit| visit.state.as_str() == state).map_or(0, |visit| millis(visit.since, run.now));
-        let own: Vec<&Metric> = metrics.iter().filter(|metric| metric.state.as_str() == state).collect();
-        let mut models: Vec<String> = own.iter().filter_map(|metric| metric.model.clone()).collect();
-        models.sort();
-        models.dedup();
-        let attempts = run.attempts.iter().find(|(name, _)| name.as_str() == state).map_or(0, |(_, count)| *count);
-        let state_use = StateUse {
-            state: state.clone(),
-            attempts,
-            outcome: left.last().filter(|_| now == 0).map(|left| left.outcome.to_string()),
-            models,
-            tokens_in: own.iter().map(|metric| metric.tokens_in).sum(),
-            tokens_out: own.iter().map(|metric| metric.tokens_out).sum(),
-            cost_usd: own.iter().map(|metric| metric.cost_usd).sum(),
-            duration_ms: now + left.iter().map(|left| millis(left.since, left.at)).sum::<u64>(),
-        };
-        uses.insert(state, state_use);
-    }
-    order.iter().filter_map(|state| uses.remove(state.as_str())).collect()
+/// How a parked run can go on.
+pub(super) fn how_to_raise(status: &Status) -> String {
+    let (id, used) = (&status.run.id, status.used());
+    format!("go on with: baton run resume {id} --max-tokens N (or --max-usd X), above what is used: {used}")
 }
 
-fn phase(run: &Run) -> &'static str {
-    match (&run.phase, is_waiting(run)) {
-        (Phase::Ready, _) => "ready",
-        (Phase::At(_), true) => "waiting",
-        (Phase::At(_), false) => "working",
-        (Phase::Parked(_), _) => "parked",
-        (Phase::Ended { end }, _) => match end {
-            End::Done { .. } => "done",
-            End::Failed { .. } => "failed",
-            End::Escalated { .. } => "escalated",
-            End::Stopped { .. } => "stopped",
-        },
+/// A time for people, in whole seconds.
+fn span(millis: u64) -> String {
+    let seconds = millis / 1000;
+    match seconds {
+        0..60 => format!("{seconds} s"),
+        60..3600 => format!("{} min {:02} s", seconds / 60, seconds % 60),
+        _ => format!("{} h {:02} min", seconds / 3600, seconds % 3600 / 60),
     }
 }
 
@@ -267,54 +191,7 @@ pub(super) fn ended(end: &End) -> String {
     match end {
         End::Done { .. } => "done".to_owned(),
         End::Failed { state } => format!("failed in {state}"),
-        End::Escalated { state, reason } => format!("escalated at {state}: {reason}"),
-        End::Stopped { reason } => format!("stopped: {reason}"),
+        End::Escalated { state, reason } => format!("escalated at {state}: {}", one_line(reason)),
+        End::Stopped { reason } => format!("stopped: {}", one_line(reason)),
     }
-}
-
-fn waits_for(wait: &Wait) -> &'static str {
-    match wait {
-        Wait::Agent { .. } => "agent",
-        Wait::Verification { .. } => "verification",
-        Wait::Action { .. } => "action",
-        Wait::Help { .. } | Wait::Approval { .. } | Wait::Person { .. } => "person",
-        Wait::Children { .. } => "runs inside",
-    }
-}
-
-/// What an event says, for a log.
-pub(super) fn event_in_words(body: &EventBody) -> String {
-    match body {
-        EventBody::Started { .. } => "started".to_owned(),
-        EventBody::EvidenceSubmitted { effect, fields, work } => {
-            let fields: Vec<String> = fields
-                .iter()
-                .map(|(name, value)| format!("{name}: {}", super::show::one_line(&super::show::plain(value))))
-                .collect();
-            let changed: Vec<&str> = work.changed.iter().map(baton_workflow::RelPath::as_str).collect();
-            format!("{} handed in · {} [{}]", state_of(effect), fields.join(" · "), changed.join(", "))
-        }
-        EventBody::Verified { effect, result } => {
-            format!("{} verified · {}", state_of(effect), result.describe())
-        }
-        EventBody::TimedOut { effect } => format!("{} ran out of time", state_of(effect)),
-        EventBody::AttemptFailed { effect, reason } | EventBody::ActionFailed { effect, reason } => {
-            format!("{} failed · {reason}", state_of(effect))
-        }
-        EventBody::OutOfBudget { effect, reason } => format!("{} cannot go on · {reason}", state_of(effect)),
-        EventBody::AgentEnded { effect } => format!("{} ended its turn without evidence", state_of(effect)),
-        EventBody::HelpRequested { effect, question } => format!("{} asks for help · {question}", state_of(effect)),
-        EventBody::PersonAnswered { answer, comment, .. } => format!("a person answers: {answer} {comment}"),
-        EventBody::ActionDone { effect, receipt } => format!("{} done · {receipt}", state_of(effect)),
-        EventBody::ActionInDoubt { effect } => format!("{} in doubt", state_of(effect)),
-        EventBody::Spent { effect, tokens, usd } => format!("{} used {tokens} tokens, {usd}", state_of(effect)),
-        EventBody::Noted { effect, text } => format!("{} refused · {text}", state_of(effect)),
-        EventBody::ChildEnded { effect, end, .. } => format!("{} {}", RunId::child(effect), ended(end)),
-        EventBody::CapRaised { .. } => "the caps were raised".to_owned(),
-        EventBody::Stopped { reason } => format!("stopped · {reason}"),
-    }
-}
-
-fn state_of(effect: &baton_workflow::EffectId) -> String {
-    effect.state().map_or_else(|| effect.to_string(), |state| state.to_string())
 }

@@ -1,15 +1,19 @@
 //! `baton run submit`, `resume` and `stop`: what a person says to a run.
 
 use baton_conductor::Said;
-use baton_core::{Fault, Tokens, Usd};
+use baton_core::{Area, Fault, Tier, Tokens, Usd};
 use baton_store::Journal;
-use baton_workflow::{Caps, RunId};
+use baton_workflow::{Caps, Definition, End, Fields, Kind, Phase, RunId, Wait};
 use serde_json::{Map, Value};
 
+use super::choosing::{last, root_of};
 use super::conducting::{Conducting, Spoken, speak};
-use super::show::Style;
-use super::start::repository;
-use super::{find, reading, root_of, socket, writing};
+use super::presence::Presence;
+use super::show::{Style, one_line};
+use super::start::{pair, repository};
+use super::status::{ended, how_to_raise};
+use super::view::{Activity, Status, View, is_waiting};
+use super::{evidence, print, socket, unusable, writing};
 use crate::Global;
 use crate::exit::Exit;
 use crate::setup::{Setup, block_on};
@@ -18,12 +22,12 @@ use crate::setup::{Setup, block_on};
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
-  baton run submit --answer approved                       to the question of the last run
+  baton run submit --answer approved                       to the question of the last run that asks one
   baton run submit 7f3k -p test_file=tests/a.sh -p failure=\"exit 1\"     in place of the agent; work in its clone
                                                            (`baton run status --json` has its path)
 ")]
 pub struct Args {
-    /// The run; the end of its id is enough [default: the last one]
+    /// The run; the end of its id is enough [default: the last one that waits for it]
     run: Option<String>,
     /// The answer to its question
     #[arg(long, value_name = "ANSWER", conflicts_with_all = ["fields", "file"])]
@@ -31,9 +35,9 @@ pub struct Args {
     /// What else you say to it
     #[arg(long, requires = "answer")]
     comment: Option<String>,
-    /// A field of the evidence; what is JSON is taken as such (repeatable)
-    #[arg(short = 'p', long = "field", value_name = "NAME=VALUE", value_parser = field)]
-    fields: Vec<(String, Value)>,
+    /// A field of the evidence, as the gate wants it; a list is given one item at a time, or as JSON (repeatable)
+    #[arg(short = 'p', long = "field", value_name = "NAME=VALUE", value_parser = pair)]
+    fields: Vec<(String, String)>,
     /// All fields, as a JSON object in this file; - is standard input
     #[arg(long, value_name = "FILE", conflicts_with = "fields")]
     file: Option<std::path::PathBuf>,
@@ -44,8 +48,11 @@ pub struct Args {
 
 /// Go on with a run that was interrupted or has reached a cap
 #[derive(clap::Args)]
+#[command(after_help = "\
+Exit codes: as of `baton run start`; a run that is over says how it ended, by its code as well
+")]
 pub struct ResumeArgs {
-    /// The run; the end of its id is enough [default: the last one]
+    /// The run; the end of its id is enough [default: the last one that can go on]
     run: Option<String>,
     /// The tokens that the whole run may use from now on
     #[arg(long, value_name = "N")]
@@ -61,47 +68,149 @@ pub struct ResumeArgs {
 /// Stop a run for good; its clone is kept
 #[derive(clap::Args)]
 pub struct StopArgs {
-    /// The run; the end of its id is enough [default: the last one]
+    /// The run; the end of its id is enough [default: the last one that is not over]
     run: Option<String>,
     /// Why
     #[arg(long, default_value = "a person stopped it")]
     reason: String,
-}
-
-fn field(text: &str) -> Result<(String, Value), String> {
-    let (key, value) = text.split_once('=').ok_or("write NAME=VALUE")?;
-    let parsed = serde_json::from_str::<Value>(value).ok().filter(|value| !value.is_number());
-    Ok((key.trim().to_owned(), parsed.unwrap_or_else(|| Value::String(value.to_owned()))))
+    /// Print JSON: the run as `baton run status --json` shows it
+    #[arg(long)]
+    json: bool,
 }
 
 /// Runs `submit`.
 pub fn run(global: &Global, args: &Args) -> Result<Exit, Fault> {
-    let said = match (&args.answer, &args.file) {
-        (Some(answer), _) => Said::Answer { answer: answer.clone(), comment: args.comment.clone().unwrap_or_default() },
-        (None, Some(file)) => Said::Evidence { fields: read_fields(file)? },
-        (None, None) => Said::Evidence { fields: args.fields.iter().cloned().collect() },
+    let setup = Setup::new(global)?;
+    let view = View::new(&setup)?;
+    let name = args.run.as_deref();
+    let style = if args.json { Style::Json } else { Style::Text };
+    if let Some(answer) = &args.answer {
+        let said = Said::Answer { answer: answer.clone(), comment: args.comment.clone().unwrap_or_default() };
+        let chosen = chosen(&view, name, asks, "nobody has asked anything: no run waits for an answer")?;
+        let to = inner(&chosen, asks);
+        let done = format!("{} has your answer; `baton run watch` shows what comes of it", to.run.id);
+        return go_on(setup, &view, &to.run.id, Some(said), style, &done);
+    }
+    let chosen = chosen(&view, name, works, "no evidence is waited for: no agent of a run is at work")?;
+    let to = inner(&chosen, works);
+    let fields = match &args.file {
+        Some(file) => read_fields(file)?,
+        None => evidence::typed(&asked_of(&view, to)?, &args.fields).map_err(|why| Fault::input(why.join("\n")))?,
     };
-    say(global, args.run.as_deref(), said, args.json)
+    let done = format!("{} has your evidence; `baton run watch` shows what comes of it", to.run.id);
+    go_on(setup, &view, &to.run.id, Some(Said::Evidence { fields }), style, &done)
 }
 
 /// Runs `resume`.
 pub fn resume(global: &Global, args: &ResumeArgs) -> Result<Exit, Fault> {
-    if args.max_tokens.is_some() || args.max_usd.is_some() {
-        let caps = Caps { tokens: args.max_tokens, usd: args.max_usd };
-        return say(global, args.run.as_deref(), Said::Raise { caps }, args.json);
-    }
     let setup = Setup::new(global)?;
-    let id = find(&reading(&setup)?, args.run.as_deref())?.id;
-    go_on(setup, &id, None, args.json)
+    let view = View::new(&setup)?;
+    let caps = Caps { tokens: args.max_tokens, usd: args.max_usd };
+    let is_raised = caps != Caps::default();
+    let can_go_on = |status: &Status| matches!(status.activity, Activity::Interrupted | Activity::Parked);
+    let can_be_raised = |status: &Status| status.activity != Activity::Over;
+    let found = view.chosen(args.run.as_deref(), if is_raised { can_be_raised } else { can_go_on })?;
+    let status = found.map_or_else(|| other(&view), Ok)?;
+    let (id, workflow) = (&status.run.id, &status.run.workflow);
+    match (status.activity, status.run.end()) {
+        (Activity::Over, Some(end)) => {
+            anstream::eprintln!("{id} is over: {}", ended(end));
+            anstream::eprintln!("  start another one with: baton run start {workflow} … --new");
+            Ok(exit_of(end))
+        }
+        (Activity::Parked, _) if !is_raised => {
+            anstream::eprintln!("{id} rests: {}", status.rests.as_deref().unwrap_or_default());
+            anstream::eprintln!("  {}", how_to_raise(&status));
+            Ok(Exit::Cap)
+        }
+        _ => {
+            let style = if args.json { Style::Json } else { Style::Text };
+            let said = is_raised.then_some(Said::Raise { caps });
+            go_on(setup, &view, id, said, style, &format!("the cap of {id} is raised"))
+        }
+    }
+}
+
+/// What `resume` is about where nothing was interrupted and nothing rests: what is conducted or waits, else the last end.
+fn other(view: &View) -> Result<Status, Fault> {
+    let open = view.chosen(None, |status| status.activity != Activity::Over)?;
+    open.map_or_else(|| view.status(&last(&view.store)?.id, None), Ok)
 }
 
 /// Runs `stop`.
 pub fn stop(global: &Global, args: &StopArgs) -> Result<Exit, Fault> {
-    say(global, args.run.as_deref(), Said::Stop { reason: args.reason.clone() }, false).map(|exit| match exit {
-        // It is stopped, as was asked.
-        Exit::Failed => Exit::Done,
-        exit => exit,
-    })
+    let setup = Setup::new(global)?;
+    let view = View::new(&setup)?;
+    let status = chosen(&view, args.run.as_deref(), |status| status.run.end().is_none(), "no run can be stopped")?;
+    let id = &status.run.id;
+    let said = Said::Stop { reason: args.reason.clone() };
+    // What is around a part that is stopped goes on.
+    let style = if root_of(&view.store, id)? == *id { Style::Quiet } else { Style::Text };
+    if let signal @ Exit::Signal(_) = go_on(setup, &view, id, Some(said), style, "")? {
+        return Ok(signal);
+    }
+    let stopped = view.status(id, None)?;
+    if args.json {
+        print(&format!("{}\n", stopped.json()))?;
+    } else {
+        let kept = stopped.clone.as_ref().map(|clone| format!("\n  its clone is kept: {clone}")).unwrap_or_default();
+        let (workflow, was) = (&status.run.workflow, status.place());
+        anstream::eprintln!("stopped {id} ({workflow}), which was at: {was}\n  why: {}{kept}", one_line(&args.reason));
+    }
+    Ok(Exit::Done)
+}
+
+/// The exit code of a run that has ended.
+pub(super) fn exit_of(end: &End) -> Exit {
+    match end {
+        End::Done { .. } => Exit::Done,
+        End::Escalated { .. } => Exit::NeedsPerson,
+        End::Failed { .. } | End::Stopped { .. } => Exit::Failed,
+    }
+}
+
+/// The run that something is said to. One that is over hears nothing.
+fn chosen(view: &View, name: Option<&str>, fits: fn(&Status) -> bool, none: &str) -> Result<Status, Fault> {
+    let Some(status) = view.chosen(name, fits)? else {
+        return Err(Fault::input(none).hint(format!("there is: {}", view.what_there_is()?)));
+    };
+    match status.run.end() {
+        Some(end) => {
+            let message = format!("{} is at its end: {}", status.run.id, ended(end));
+            Err(Fault::input(message).hint("`baton run status` lists the others"))
+        }
+        None => Ok(status),
+    }
+}
+
+/// Whether a person is asked, in this run or inside it.
+fn asks(status: &Status) -> bool {
+    is_waiting(&status.run) || status.inside.iter().any(asks)
+}
+
+/// Whether an agent is at work, in this run or inside it.
+fn works(status: &Status) -> bool {
+    let is_it = matches!(&status.run.phase, Phase::At(visit) if matches!(visit.wait, Wait::Agent { .. }));
+    is_it || status.inside.iter().any(works)
+}
+
+/// The innermost run that this is true of; the outermost if it is true of none.
+fn inner(status: &Status, is_it: fn(&Status) -> bool) -> &Status {
+    status.inside.iter().find(|inner| is_it(inner)).map_or(status, |found| inner(found, is_it))
+}
+
+/// The fields that the gate asks for at which a run is.
+fn asked_of(view: &View, status: &Status) -> Result<Fields, Fault> {
+    let run = &status.run;
+    let pin = view.store.pin(&run.definition).map_err(|error| unusable(&error))?;
+    let definition = pin.and_then(|pin| Definition::from_pin(&pin).ok());
+    let workflow = definition.as_ref().and_then(|definition| definition.workflow(&run.workflow));
+    let state = workflow.zip(run.visit()).and_then(|(workflow, visit)| workflow.state(&visit.state));
+    let fields = state.and_then(|state| match &state.kind {
+        Kind::Agent(work) => work.gate.fields().cloned(),
+        _ => None,
+    });
+    Ok(fields.unwrap_or_default())
 }
 
 fn read_fields(file: &std::path::Path) -> Result<Map<String, Value>, Fault> {
@@ -112,30 +221,46 @@ fn read_fields(file: &std::path::Path) -> Result<Map<String, Value>, Fault> {
         .map_err(|error| unusable(error.to_string()))
 }
 
-/// Says something to a run: to the process that conducts it, or by going on with it here.
-fn say(global: &Global, name: Option<&str>, said: Said, as_json: bool) -> Result<Exit, Fault> {
-    let setup = Setup::new(global)?;
-    let row = find(&reading(&setup)?, name)?;
-    go_on(setup, &row.id, Some(said), as_json)
+/// Goes on with a run here, or speaks to the process that conducts it and tells that it was `done`.
+fn go_on(setup: Setup, view: &View, to: &RunId, said: Option<Said>, style: Style, done: &str) -> Result<Exit, Fault> {
+    crate::log::start(&setup.state_dir()?, false, setup.redactor());
+    let root = root_of(&view.store, to)?;
+    let Some(store) = writing(&setup)? else {
+        let presence = view.presence()?;
+        let Some(said) = said.filter(|_| presence.conducts(&root)) else { return Err(held(&presence, &root)) };
+        let (socket, spoken) = (socket(&setup)?, Spoken { run: to.clone(), said });
+        block_on(async move { speak(&socket, &spoken).await })?;
+        if !done.is_empty() {
+            anstream::eprintln!("{done}");
+        }
+        return Ok(Exit::Done);
+    };
+    let repository = repository(&setup.project.root)?;
+    let conducting = Conducting::new(setup, store, repository, style)?;
+    block_on(taken_up(conducting, root, said.map(|said| (to.clone(), said))))
 }
 
-fn go_on(setup: Setup, id: &RunId, said: Option<Said>, as_json: bool) -> Result<Exit, Fault> {
-    crate::log::start(&setup.state_dir()?, false, setup.redactor());
-    let Some(store) = writing(&setup)? else {
-        let socket = socket(&setup)?;
-        let Some(said) = said else {
-            anstream::eprintln!("another Baton conducts it already; `baton run watch` shows it");
-            return Ok(Exit::Done);
-        };
-        let spoken = Spoken { run: waiting_inside(&reading(&setup)?, id)?, said };
-        return block_on(async move { speak(&socket, &spoken).await.map(|()| Exit::Done) });
+/// That another process has the journal.
+fn held(presence: &Presence, root: &RunId) -> Fault {
+    let (who, what) = match presence {
+        Presence::Process { pid, run } => (pid.map(|pid| format!(" (process {pid})")).unwrap_or_default(), run.clone()),
+        Presence::Nobody => (String::new(), None),
     };
-    let (root, to) = (root_of(&store, id)?, waiting_inside(&store, id)?);
-    let repository = repository(&setup.project.root)?;
-    let style = if as_json { Style::Json } else { Style::Text };
-    let to = if matches!(said, Some(Said::Stop { .. } | Said::Raise { .. })) { id.clone() } else { to };
-    let conducting = Conducting::new(setup, store, repository, style)?;
-    block_on(taken_up(conducting, root, said.map(|said| (to, said))))
+    let (message, hint) = match what {
+        Some(run) if run == *root => (
+            format!("another Baton{who} conducts {root} already"),
+            format!("`baton run watch {root}` shows it, `baton run stop {root}` stops it"),
+        ),
+        Some(run) => (
+            format!("another Baton{who} conducts {run} in this project, and one at a time is conducted"),
+            format!("wait for it, or stop it with `baton run stop {run}`"),
+        ),
+        None => (
+            format!("another Baton{who} conducts a run in this project"),
+            "wait for it, or stop it with `baton run stop`".to_owned(),
+        ),
+    };
+    Fault::new(Area::Workspace, Tier::UserFixable, message).hint(hint)
 }
 
 /// Goes on with a run in this process.
@@ -152,13 +277,4 @@ pub(super) async fn taken_up(conducting: Conducting, root: RunId, said: Option<(
             Ok(conductor)
         })
         .await
-}
-
-/// The run inside this one that waits for a person or an agent, if it is not this one itself.
-fn waiting_inside(journal: &dyn Journal, id: &RunId) -> Result<RunId, Fault> {
-    let rows = journal.runs(Some(id)).map_err(|error| super::unusable(&error))?;
-    match rows.iter().find(|row| row.phase == "at" || row.phase == "parked") {
-        Some(row) => waiting_inside(journal, &row.id),
-        None => Ok(id.clone()),
-    }
 }
