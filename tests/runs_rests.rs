@@ -66,6 +66,8 @@ fn a_provider_that_refuses_costs_no_attempt() {
     let repo = Repo::new();
     let refusal = json!({"role": "greeter", "fail": {"status": 401, "body": "no such key"}});
     let run = repo.start("hello", &[write_for("world"), refusal, hand_in()], &[]);
+    let error = run.of("error").last().unwrap().clone();
+    assert!(error["area"] == "provider" && error["message"].as_str().unwrap().contains("no such key"), "{error}");
     run.expect_error(6, "no such key", "baton run resume");
     assert_eq!(repo.status()["attempt"], 1);
     let on = repo.world.baton(&["run", "resume", "--json"]).expect(0);

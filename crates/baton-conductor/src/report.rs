@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use baton_core::{Event, Timestamp, Usd};
+use baton_core::{Event, Fault, Timestamp, Usd};
 use baton_workflow::{Argv, EffectId, End, Evidence, Outcome, Params, RoleName, RunId, StateName, WorkflowName};
 use serde::Serialize;
 use tokio::sync::mpsc;
@@ -143,6 +143,9 @@ pub enum RunEventBody {
         /// What.
         text: String,
     },
+    /// Nobody works on it any more, though it has not ended: why.
+    #[serde(rename = "error")]
+    Failed(Fault),
     /// It has ended.
     #[serde(rename = "run.end")]
     Ended {
@@ -169,6 +172,11 @@ pub enum RunEventBody {
 pub struct Reports(pub mpsc::UnboundedSender<Report>);
 
 impl Reports {
+    /// Tells why nobody works on a run any more.
+    pub fn failed(&self, run: &RunId, at: Timestamp, fault: &Fault) {
+        self.run(run, at, RunEventBody::Failed(fault.clone()));
+    }
+
     pub(crate) fn run(&self, run: &RunId, at: Timestamp, body: RunEventBody) {
         drop(self.0.send(Report::Run(Box::new(RunEvent { run: run.clone(), at, body }))));
     }

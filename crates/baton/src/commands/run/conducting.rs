@@ -102,6 +102,7 @@ impl Conducting {
         let Self { reports, shown, database, socket, style, is_passing, journal, .. } = self;
         let announced = Presence::announce(&database, root);
         let showing = tokio::task::spawn_blocking(move || Show::new(style).follow(shown));
+        let errors = reports.clone();
         let (sender, mut requests) = mpsc::channel(16);
         let listening = Listening::start(&socket, sender, Arc::clone(&journal))?;
         let conducting = async {
@@ -133,6 +134,10 @@ impl Conducting {
             other => Fault::input(other.to_string()),
         };
         let outcome = ended.map_err(failed);
+        if let (Err(fault), None) = (&outcome, signal) {
+            errors.failed(root, SystemClock.now(), fault);
+        }
+        drop(errors);
         // Everything that was told is shown before the last word, unless a signal says not to wait for a reader that sleeps.
         tokio::select! {
             shown = showing => drop(shown),

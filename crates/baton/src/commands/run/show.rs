@@ -94,7 +94,8 @@ impl Show {
 /// A report for people; nothing if it is of no interest to them.
 fn in_words(report: &Report) -> Option<String> {
     match report {
-        Report::Run(event) => Some(run_in_words(event)),
+        // What ends the process is its last word anyway.
+        Report::Run(event) => (!matches!(event.body, RunEventBody::Failed(_))).then(|| run_in_words(event)),
         Report::Agent { event, .. } => match &event.body {
             EventBody::ToolStarted { tool, input, .. } => {
                 let what = ["command", "path", "pattern", "file_path"].iter().find_map(|key| input.get(key)?.as_str());
@@ -138,6 +139,7 @@ fn run_in_words(event: &RunEvent) -> String {
             let reason = reason.as_ref().map(|reason| format!(": {}", one_line(reason))).unwrap_or_default();
             format!("    {colour}{outcome}{colour:#} → {to}{reason}")
         }
+        RunEventBody::Failed(fault) => format!("{RED}{}{RED:#}", one_line(&fault.to_string())),
         RunEventBody::Acted { receipt, .. } => format!("    done: {}", one_line(receipt)),
         RunEventBody::Refused { role, text } => format!("    {RED}✗ refused to {role}:{RED:#} {}", one_line(text)),
         RunEventBody::Asked { question, options } => {

@@ -3,7 +3,7 @@
 use baton_conductor::Said;
 use baton_core::{Area, Fault, Tier, Tokens, Usd};
 use baton_store::Journal;
-use baton_workflow::{Caps, Definition, End, Fields, Kind, Phase, RunId, Wait};
+use baton_workflow::{Caps, Definition, End, Fields, Kind, RunId, Wait};
 use serde_json::{Map, Value};
 
 use super::choosing::{last, root_of};
@@ -188,9 +188,10 @@ fn asks(status: &Status) -> bool {
     is_waiting(&status.run) || status.inside.iter().any(asks)
 }
 
-/// Whether an agent is at work, in this run or inside it.
+/// Whether an agent is at work or has asked for help, in this run or inside it: a person can do its work.
 fn works(status: &Status) -> bool {
-    let is_it = matches!(&status.run.phase, Phase::At(visit) if matches!(visit.wait, Wait::Agent { .. }));
+    let wait = status.run.visit().map(|visit| &visit.wait);
+    let is_it = matches!(wait, Some(Wait::Agent { .. } | Wait::Help { .. }));
     is_it || status.inside.iter().any(works)
 }
 
