@@ -186,15 +186,35 @@ fn an_agent_that_ends_without_evidence_is_told_once() {
 }
 
 #[test]
+fn a_state_is_given_the_evidence_that_it_names() {
+    let text = "workflow(name = \"w\", roles = {\"r\": role(\"a\", [], READING)}, states = {\n\
+                \"A\": state(\"r\", evidence({\"x\": \"text\"}), {\"pass\": \"B\"}),\n\
+                \"B\": state(\"r\", evidence({\"x\": \"text\"}, verify = lambda c: c.inputs[\"A\"].x == \"y\"), {\"pass\": \"D\"}, inputs = [\"A\"]), \"D\": done()})\n";
+    let mut play = Play::start(text, &[]);
+    play.submit(ok(), &[]);
+    let EffectBody::Dispatch(dispatch) = &play.last[1].body else { panic!("{:?}", play.last) };
+    assert_eq!(serde_json::to_value(&dispatch.inputs).unwrap(), json!({"A": ok()}));
+    play.submit(json!({"x": "z"}), &[]);
+    assert_eq!(play.state(), "done in D", "its gate sees them, too");
+}
+
+#[test]
 fn help_goes_to_a_person_and_the_attempt_goes_on() {
     let mut play = Play::start(&one("retries = 0"), &[]);
     let effect = play.dispatch();
     play.send(EventBody::HelpRequested { effect: effect.clone(), question: "which?".to_owned() });
     assert_eq!(play.kinds(), ["ask", "set_timer"]);
     assert!(matches!(play.try_submit(ok(), &[]), Err(Rejected::Stale(_))), "the agent waits");
+    let asked = play.run.visit().unwrap().clone();
+    play.seconds += 60;
     play.answer("the first");
     assert_eq!(play.kinds(), ["dispatch", "set_timer"]);
     assert_ne!(play.dispatch(), effect);
+    // Another wait, another timer, from now on.
+    let visit = play.run.visit().unwrap().clone();
+    assert_eq!(EffectBody::SetTimer { deadline: visit.deadline }, play.last[1].body);
+    assert_eq!((&visit.timer, visit.since), (&play.last[1].id, asked.since));
+    assert!(visit.timer != asked.timer && visit.deadline > asked.deadline);
     let EffectBody::Dispatch(dispatch) = &play.last[0].body else { panic!() };
     assert_eq!(
         (dispatch.attempt, dispatch.because.as_ref().unwrap().reason.as_deref()),

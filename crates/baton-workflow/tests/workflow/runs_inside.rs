@@ -134,6 +134,8 @@ fn items_are_run_one_after_the_other() {
 
     let play = Play::start(&over("[]", ""), &[]);
     assert_eq!(play.state(), "done in D");
+    let play = Play::start(&over("[\"x\"]", ", max = 1"), &[]);
+    assert_eq!(started(&play), ["x"], "as many as may be");
     let play = Play::start(&over("[\"x\", \"y\"]", ", max = 1"), &[]);
     assert_eq!(play.state(), "escalated from A: the list has 2 items, at most 1 are taken");
 }
