@@ -3,7 +3,7 @@
 use std::future::Future;
 use std::sync::Arc;
 
-use baton_core::{Area, SessionId, TurnReason};
+use baton_core::{Area, Fault, SessionId, TurnReason};
 use baton_tools::RoleFiles;
 use baton_workflow::{Dispatch, EffectId, EventBody, Glob, Kind, RelPath, RoleName, RunId, Seen, StateName, Work};
 use serde_json::{Map, Value};
@@ -146,7 +146,7 @@ impl Conductor {
             }
             TurnReason::Done | TurnReason::Failed => EventBody::AgentEnded { effect: effect.clone() },
             // It would be the same for the next attempt: this waits for whoever can mend it.
-            TurnReason::Error if played.fault.as_ref().is_some_and(|fault| fault.area == Area::Provider) => {
+            TurnReason::Error if played.fault.as_ref().is_some_and(is_nobodys) => {
                 let Some(fault) = played.fault else { return Ok(()) };
                 let then = "then go on with `baton run resume`";
                 let hint = fault.hint.as_ref().map_or(then.to_owned(), |hint| format!("{hint}; {then}"));
@@ -227,6 +227,11 @@ fn work_of(live: &Live, effect: &EffectId) -> Option<(StateName, Work)> {
         Kind::Agent(work) => Some((state, (**work).clone())),
         _ => None,
     }
+}
+
+/// Whether something is in the way for which no agent is to blame: the provider, or the disk.
+fn is_nobodys(fault: &Fault) -> bool {
+    matches!(fault.area, Area::Provider | Area::Workspace)
 }
 
 /// The conversation that plays a role in a run: the same player is always the same conversation.

@@ -5,7 +5,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use baton_agent::{Conversation, Options};
-use baton_core::{AgentRole, Block, Event, EventBody, Fault, Op, Role, SessionId, Tokens, ToolResult, TurnReason, Usd};
+use baton_core::{
+    AgentRole, Area, Block, Event, EventBody, Fault, Op, Role, SessionId, Tier, Tokens, ToolResult, TurnReason, Usd,
+};
 use baton_llm::Past;
 use baton_session::History;
 use baton_tools::PUT_BACK;
@@ -121,7 +123,10 @@ impl Hosting {
         options.executor = options.executor.with_tool(Saying::request_help(line));
         let was_told = match self.take_place(&session, &mut options) {
             Ok(was_told) => was_told,
-            Err(error) => return failed(Fault::internal(format!("the clone cannot be written: {error}"))),
+            Err(error) => {
+                let message = format!("the clone cannot be written: {error}");
+                return failed(Fault::new(Area::Workspace, Tier::UserFixable, message));
+            }
         };
         if let Some(answers) = was_told
             && options.history.as_ref().is_some_and(|history| history.is_resting && answers_in(history) > answers)
@@ -141,6 +146,10 @@ impl Hosting {
             tokio::select! {
                 // What was used for an answer comes before what is said in it.
                 biased;
+                () = self.cancel.cancelled(), if conversation.is_some() => {
+                    conversation = None;
+                    is_given_up = Some(Instant::now() + END_MAX);
+                }
                 event = events.next() => {
                     let Some(event) = event else { break };
                     let is_over = matches!(event.body, EventBody::TurnEnded { .. });
@@ -157,10 +166,6 @@ impl Hosting {
                 Some(told) = said.recv() => {
                     let (run, used) = (self.run.clone(), std::mem::take(&mut spending).used);
                     drop(self.heard.send(Heard::Told { run, told, used }).await);
-                }
-                () = self.cancel.cancelled(), if conversation.is_some() => {
-                    conversation = None;
-                    is_given_up = Some(Instant::now() + END_MAX);
                 }
                 () = async { tokio::time::sleep_until(is_given_up.unwrap_or_else(Instant::now)).await }, if is_given_up.is_some() => break,
             }

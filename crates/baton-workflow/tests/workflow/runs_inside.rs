@@ -157,6 +157,15 @@ fn between_items_a_cap_parks_the_run() {
     end_child(&mut play, 1, well());
     assert_eq!(play.state(), "done in D");
 
+    // What is under way ends first.
+    let mut play = Play::start(&over("[\"x\", \"y\"]", ", at_once = 2"), &[]);
+    let effect = child(&play, 0);
+    play.send(EventBody::Spent { effect, tokens: 100, usd: Usd::ZERO });
+    end_child(&mut play, 0, well());
+    assert_eq!(play.state(), "A");
+    end_child(&mut play, 1, well());
+    assert_eq!(play.state(), "done in D");
+
     let caps = Caps { tokens: Some(0), usd: None };
     let mut play = Play::ready(define(&over("[\"x\"]", "")));
     play.send(EventBody::Started { params: Params::default(), players: BTreeMap::new(), caps });
