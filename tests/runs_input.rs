@@ -181,7 +181,7 @@ fn started(repo: &Repo, name: &str, script: &[Value]) -> Live {
 fn a_second_run_is_told_what_to_do_and_the_first_can_be_stopped() {
     let repo = Repo::new();
     let live = started(&repo, "hello", &slow(hello().to_vec()));
-    repo.start("hello", &hello(), &["--new"]).expect_error(8, "another Baton conducts a run", "baton run stop");
+    repo.start("hello", &hello(), &["--new"]).expect_error(8, "one at a time is conducted", "baton run stop");
     repo.world.baton(&["run", "resume"]).expect_error(8, "another Baton (process ", "baton run watch");
     repo.world.baton(&["run", "stop", "--reason", "enough"]).expect(0);
     assert_eq!(live.wait(), 3);

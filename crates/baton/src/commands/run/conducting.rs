@@ -13,7 +13,7 @@ use baton_headless::Signals;
 use baton_store::{Journal, Store};
 use baton_workflow::{End, Phase, RunId};
 use serde::{Deserialize, Serialize};
-use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
@@ -25,6 +25,9 @@ use super::{database, socket, unusable};
 use crate::exit::Exit;
 use crate::setup::Setup;
 use crate::staging::Staging;
+
+/// How long a line over the socket may be.
+const SAID_BYTES_MAX: u64 = 16 << 20;
 
 /// What is said over the socket, one line each way.
 #[derive(Debug, Serialize, Deserialize)]
@@ -203,7 +206,7 @@ impl Drop for Listening {
 async fn answer(stream: UnixStream, requests: mpsc::Sender<Request>, journal: Arc<dyn Journal>) {
     let mut stream = BufReader::new(stream);
     let mut line = String::new();
-    if stream.read_line(&mut line).await.is_err() {
+    if (&mut stream).take(SAID_BYTES_MAX).read_line(&mut line).await.is_err() {
         return;
     }
     let error = match serde_json::from_str::<Spoken>(&line) {

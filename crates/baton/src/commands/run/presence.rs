@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use baton_core::Fault;
+use baton_core::{Area, Fault, Tier};
 use baton_store::Store;
 use baton_workflow::RunId;
 use serde::{Deserialize, Serialize};
@@ -39,6 +39,31 @@ impl Presence {
     /// Whether somebody may work on this run.
     pub(super) fn conducts(&self, root: &RunId) -> bool {
         matches!(self, Self::Process { run, .. } if run.as_ref().is_none_or(|run| run == root))
+    }
+
+    /// That another process has the journal, for whoever wants to conduct a run, or this one.
+    pub(super) fn in_the_way(&self, root: Option<&RunId>) -> Fault {
+        let (who, what) = match self {
+            Self::Process { pid, run } => {
+                (pid.map(|pid| format!(" (process {pid})")).unwrap_or_default(), run.as_ref())
+            }
+            Self::Nobody => (String::new(), None),
+        };
+        let (message, hint) = match what {
+            Some(run) if Some(run) == root => (
+                format!("another Baton{who} conducts {run} already"),
+                format!("`baton run watch {run}` shows it, `baton run stop {run}` stops it"),
+            ),
+            Some(run) => (
+                format!("another Baton{who} conducts {run} in this project, and one at a time is conducted"),
+                format!("wait for it, or stop it with `baton run stop {run}`"),
+            ),
+            None => (
+                format!("another Baton{who} conducts a run in this project"),
+                "wait for it, or stop it with `baton run stop`".to_owned(),
+            ),
+        };
+        Fault::new(Area::Workspace, Tier::UserFixable, message).hint(hint)
     }
 
     /// Says that this process, which has the journal, conducts a run.

@@ -10,8 +10,9 @@ use baton_store::{Journal, Store};
 use baton_workflow::{Definition, Params, RunId};
 
 use super::conducting::Conducting;
+use super::presence::Presence;
 use super::show::Style;
-use super::{unusable, writing};
+use super::{database, unusable, writing};
 use crate::Global;
 use crate::commands::workflow::{in_words, load_named, most};
 use crate::exit::Exit;
@@ -108,10 +109,9 @@ pub fn start(setup: Setup, order: &Order<'_>, style: Style) -> Result<Exit, Faul
     }
     let params = Params::typed(&types, &given).map_err(|problems| Fault::input(problems.join("\n")))?;
     let repository = repository(&setup.project.root)?;
-    let store = writing(&setup)?.ok_or_else(|| {
-        Fault::new(Area::Workspace, Tier::UserFixable, "another Baton conducts a run in this project")
-            .hint("wait for it, or stop it with `baton run stop`")
-    })?;
+    let Some(store) = writing(&setup)? else {
+        return Err(Presence::of(&database(&setup)?)?.in_the_way(None));
+    };
     if let Some(known) = interrupted(&store, &definition, &params, order.model)?.filter(|_| !order.is_new) {
         let conducting = Conducting::new(setup, store, repository, style)?.passing(order.is_passing);
         anstream::eprintln!("run {known} of the same was interrupted: it goes on (--new starts another)");

@@ -1,14 +1,13 @@
 //! `baton run submit`, `resume` and `stop`: what a person says to a run.
 
 use baton_conductor::Said;
-use baton_core::{Area, Fault, Tier, Tokens, Usd};
+use baton_core::{Fault, Tokens, Usd};
 use baton_store::Journal;
 use baton_workflow::{Caps, Definition, End, Fields, Kind, RunId, Wait};
 use serde_json::{Map, Value};
 
 use super::choosing::{last, root_of};
 use super::conducting::{Conducting, Spoken, speak};
-use super::presence::Presence;
 use super::show::{Style, one_line};
 use super::start::{pair, repository};
 use super::status::{ended, how_to_raise};
@@ -228,7 +227,9 @@ fn go_on(setup: Setup, view: &View, to: &RunId, said: Option<Said>, style: Style
     let root = root_of(&view.store, to)?;
     let Some(store) = writing(&setup)? else {
         let presence = view.presence()?;
-        let Some(said) = said.filter(|_| presence.conducts(&root)) else { return Err(held(&presence, &root)) };
+        let Some(said) = said.filter(|_| presence.conducts(&root)) else {
+            return Err(presence.in_the_way(Some(&root)));
+        };
         let (socket, spoken) = (socket(&setup)?, Spoken { run: to.clone(), said });
         block_on(async move { speak(&socket, &spoken).await })?;
         if !done.is_empty() {
@@ -239,29 +240,6 @@ fn go_on(setup: Setup, view: &View, to: &RunId, said: Option<Said>, style: Style
     let repository = repository(&setup.project.root)?;
     let conducting = Conducting::new(setup, store, repository, style)?;
     block_on(taken_up(conducting, root, said.map(|said| (to.clone(), said))))
-}
-
-/// That another process has the journal.
-fn held(presence: &Presence, root: &RunId) -> Fault {
-    let (who, what) = match presence {
-        Presence::Process { pid, run } => (pid.map(|pid| format!(" (process {pid})")).unwrap_or_default(), run.clone()),
-        Presence::Nobody => (String::new(), None),
-    };
-    let (message, hint) = match what {
-        Some(run) if run == *root => (
-            format!("another Baton{who} conducts {root} already"),
-            format!("`baton run watch {root}` shows it, `baton run stop {root}` stops it"),
-        ),
-        Some(run) => (
-            format!("another Baton{who} conducts {run} in this project, and one at a time is conducted"),
-            format!("wait for it, or stop it with `baton run stop {run}`"),
-        ),
-        None => (
-            format!("another Baton{who} conducts a run in this project"),
-            "wait for it, or stop it with `baton run stop`".to_owned(),
-        ),
-    };
-    Fault::new(Area::Workspace, Tier::UserFixable, message).hint(hint)
 }
 
 /// Goes on with a run in this process.
