@@ -95,7 +95,8 @@ pub struct Order<'a> {
 /// Starts a run and waits until it rests.
 pub fn start(setup: Setup, order: &Order<'_>, style: Style) -> Result<Exit, Fault> {
     crate::log::start(&setup.state_dir()?, false, setup.redactor());
-    if let Some(notice) = setup.trust.notice() {
+    // Whoever says --trust knows it.
+    if let Some(notice) = setup.trust.notice().filter(|_| !setup.trust.is_vouched_for()) {
         anstream::eprintln!("{notice}");
     }
     let (library, definition) = load_named(&setup, order.name)?;
