@@ -141,6 +141,31 @@ fn items_are_run_one_after_the_other() {
 }
 
 #[test]
+fn only_a_retry_keeps_what_was_done() {
+    let part =
+        "part = workflow(name = \"part\", params = {\"it\": string(required = True)}, states = {\"D\": done()})\n";
+    let text = |on: &str| {
+        format!(
+            "{part}workflow(name = \"w\", params = {{\"items\": list(default = [\"x\", \"y\"])}}, tokens = 100, states = {{\n\
+             \"A\": each(\"items\", part, \"it\", {on}, retries = 1),\n\
+             \"B\": each(\"items\", part, \"it\", {{\"pass\": \"D\"}}, retries = 1), \"D\": done()}})\n"
+        )
+    };
+    let mut play = Play::start(&text("{\"pass\": \"D\", \"fail\": \"B\"}"), &[]);
+    end_child(&mut play, 0, well());
+    end_child(&mut play, 1, badly());
+    assert_eq!(
+        (play.state().as_str(), started(&play)),
+        ("B", vec!["x".to_owned()]),
+        "another state begins at the beginning"
+    );
+    let mut play = Play::start(&text("{\"pass\": \"A\", \"fail\": \"B\", \"exhausted\": \"B\"}"), &[]);
+    end_child(&mut play, 0, well());
+    end_child(&mut play, 1, well());
+    assert_eq!((play.state().as_str(), started(&play)), ("A", vec!["x".to_owned()]), "so does another round");
+}
+
+#[test]
 fn between_items_a_cap_parks_the_run() {
     let mut play = Play::start(&over("[\"x\", \"y\"]", ""), &[]);
     let effect = child(&play, 0);
