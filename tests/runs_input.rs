@@ -464,3 +464,59 @@ fn a_secret_in_a_parameter_reaches_neither_model_nor_journal() {
         assert!(!text.contains(&secret), "{text}");
     }
 }
+
+#[test]
+fn a_command_may_be_run_again_in_another_attempt() {
+    let repo = Repo::new();
+    repo.workflow(
+        "one",
+        &one(
+            "evidence({\"file\": \"path\"}, verify = lambda c: c.run([\"grep\", \"-q\", \"hello\", \"hello.txt\"]).ok)",
+            "",
+        ),
+    );
+    let write = |text: &str| call("greeter", "write", json!({"path": "hello.txt", "content": text}));
+    let (test, hand_in) =
+        (shell("greeter", "sh tests/run.sh && echo well"), submit("greeter", json!({"file": "hello.txt"})));
+    let script = [write("hi"), test.clone(), hand_in.clone(), write("hello"), test, hand_in];
+    let run = repo.start("one", &script, &[]).expect(0);
+    let well = run.outputs_of("greeter").iter().filter(|output| output.contains("well")).count();
+    assert_eq!(well, 2, "{:?}", run.outputs_of("greeter"));
+}
+
+#[test]
+fn a_directory_is_no_file() {
+    let repo = Repo::new();
+    let script = [submit("greeter", json!({"file": "src"})), hello()[0].clone(), hello()[1].clone()];
+    let run = repo.start("hello", &script, &[]).expect(0);
+    let outputs = run.outputs_of("greeter");
+    assert!(outputs[0].contains("`src` is a directory, not a file"), "{outputs:?}");
+}
+
+#[test]
+fn a_clone_that_is_gone_costs_no_attempt_and_the_run_can_be_stopped() {
+    let repo = Repo::new();
+    let live = started(&repo, "hello", &slow(hello().to_vec()));
+    live.signal(Signal::KILL);
+    live.wait();
+    std::fs::remove_dir_all(repo.clone_tree().parent().unwrap()).unwrap();
+    repo.world.baton(&["run", "resume"]).expect_error(8, "the clone in which the run worked is gone", "baton run stop");
+    assert_eq!(repo.status()["attempt"], 1);
+    repo.world.baton(&["run", "stop"]).expect(0);
+    assert_eq!(repo.status()["phase"], "stopped");
+}
+
+#[test]
+fn what_was_being_prepared_when_baton_was_killed_is_swept_away() {
+    let repo = Repo::new();
+    let hang = with_sleeps("SLEEP8");
+    repo.settings(&json!({"project": {"test": hang}}));
+    let mut live = Live::start(repo.starting("hello", &hello(), &[]));
+    while !live.until("run.prepare")["text"].as_str().unwrap().contains("the tests on the base") {}
+    live.signal(Signal::KILL);
+    live.wait();
+    assert_ne!(repo.git(&["for-each-ref", "refs/baton"]), "");
+    repo.settings(&json!({"project": {"test": "true"}}));
+    repo.start("hello", &hello(), &[]).expect(0);
+    assert_eq!(repo.git(&["for-each-ref", "refs/baton"]), "");
+}

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use baton_core::{Clock, Fault, SessionId};
+use baton_core::{Area, Clock, Fault, SessionId, Tier};
 use baton_store::{Beginning, Commit, Debt, Journal, Settled, StoreError};
 use baton_workflow::{
     Caps, Definition, Effect, EffectBody, EffectId, Event, EventBody, Params, Phase, Run, RunId, Wait, WorkflowName,
@@ -117,6 +117,7 @@ impl Conductor {
     /// Takes up a run, and those inside it, as the journal has them, and carries out what it owes.
     pub async fn take_up(&mut self, root: &RunId) -> Result<(), ConductError> {
         let owed = self.load(root).await?;
+        self.need_clone(root)?;
         self.time_out_people().await?;
         self.carry_out_owed(owed).await
     }
@@ -124,6 +125,9 @@ impl Conductor {
     /// The same, after a person has said something: what is owed may be superfluous then.
     pub async fn take_up_saying(&mut self, root: &RunId, to: &RunId, said: Said) -> Result<(), ConductError> {
         let owed = self.load(root).await?;
+        if !matches!(said, Said::Stop { .. }) {
+            self.need_clone(root)?;
+        }
         if self.time_out_people().await?.contains(to) && matches!(said, Said::Answer { .. }) {
             let text = "the answer comes too late: the time for it has passed".to_owned();
             self.reports.run(to, self.clock.now(), RunEventBody::Noticed { text });
@@ -131,6 +135,18 @@ impl Conductor {
             self.say(to, said).await?;
         }
         self.carry_out_owed(owed).await
+    }
+
+    /// A run that is not at its end can only go on in its clone.
+    fn need_clone(&self, root: &RunId) -> Result<(), ConductError> {
+        let Some(live) = self.runs.get(root).filter(|live| live.run.end().is_none()) else { return Ok(()) };
+        let tree = live.place.clone.tree();
+        if tree.exists() {
+            return Ok(());
+        }
+        let message = format!("the clone in which the run worked is gone: {}", tree.display());
+        let fault = Fault::new(Area::Workspace, Tier::UserFixable, message);
+        Err(fault.hint(format!("put it back, or end the run with `baton run stop {root}` and start another")).into())
     }
 
     /// People who were asked had the time that has passed, though nobody looked at a clock meanwhile. Who was waited for.

@@ -201,10 +201,15 @@ impl Conductor {
             };
             texts.into_iter().map(move |text| (name, text.to_owned())).collect::<Vec<_>>()
         });
-        let missing = paths.filter(|(_, text)| {
-            RelPath::parse(text).is_ok_and(|path| tree.join(path.as_str()).symlink_metadata().is_err())
+        let wrong = paths.filter_map(|(name, text)| {
+            let path = RelPath::parse(&text).ok()?;
+            match tree.join(path.as_str()).symlink_metadata() {
+                Err(_) => Some(format!("`{name}`: there is no file `{text}`")),
+                Ok(known) if known.is_dir() => Some(format!("`{name}`: `{text}` is a directory, not a file")),
+                Ok(_) => None,
+            }
         });
-        missing.map(|(name, text)| format!("`{name}`: there is no file `{text}`")).collect()
+        wrong.collect()
     }
 }
 

@@ -134,6 +134,10 @@ impl Hosting {
             // Its turn had ended when Baton was stopped.
             return Played { reason: TurnReason::Done, fault: None };
         }
+        if let (None, Some(history)) = (was_told, &mut options.history) {
+            // New work, told in full: what was done for other work may be done again for this.
+            history.carried.ran.clear();
+        }
         let prompt = if was_told.is_some() { &self.prompt_again } else { &self.prompt };
         let prompt = options.executor.workspace().redactor().redact_str(prompt).into_owned();
         let (conversation, mut events) = Conversation::start(options);

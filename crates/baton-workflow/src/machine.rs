@@ -284,9 +284,12 @@ impl<'a> Stepper<'a> {
                 limits.1.is_none_or(|limit| left <= limit.saturating_sub(spent.usd))
             });
         if is_cap {
-            self.park(visit, reason.to_owned());
+            self.park(visit, format!("too little is left of what the run may use ({reason})"));
         } else {
-            self.leave(Outcome::EXHAUSTED, Some(reason.to_owned()));
+            self.leave(
+                Outcome::EXHAUSTED,
+                Some(format!("too little is left of what `{}` may use ({reason})", visit.state)),
+            );
         }
         Ok(())
     }

@@ -129,7 +129,7 @@ impl Stage for Staging {
         let (beginning, _) = clean(opening(&environment, &instructions, setup.trust.voice()), &redactor);
         let (log, history, of_session) = setup.run_session(&part.session, &root, self.clock.now(), &*self.ids)?;
         let limits = TurnLimits { tokens: Some(part.tokens), usd: part.usd, ..setup.limits.clone() };
-        let session = Budget::new("state", Caps { tokens: Some(part.tokens), usd: part.usd });
+        let session = Budget::new("remaining", Caps { tokens: Some(part.tokens), usd: part.usd });
         Ok(Options {
             source,
             model,

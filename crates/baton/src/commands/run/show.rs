@@ -150,9 +150,10 @@ fn run_in_words(event: &RunEvent) -> String {
         }
         RunEventBody::Parked { reason } => {
             let reason = harmless(reason);
+            // The cap is that of the whole, whichever part of it rests.
+            let root = event.run.as_str().split('.').next().unwrap_or_default();
             format!(
-                "{YELLOW}rests: {reason}{YELLOW:#}\n  go on with: baton run resume {} --max-tokens N (or --max-usd X)",
-                event.run
+                "{YELLOW}rests: {reason}{YELLOW:#}\n  go on with: baton run resume {root} --max-tokens N (or --max-usd X)"
             )
         }
         RunEventBody::Noticed { text } => format!("{YELLOW}{}{YELLOW:#}", harmless(text)),

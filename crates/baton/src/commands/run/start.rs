@@ -113,6 +113,7 @@ pub fn start(setup: Setup, order: &Order<'_>, style: Style) -> Result<Exit, Faul
     let Some(store) = writing(&setup)? else {
         return Err(Presence::of(&database(&setup)?)?.in_the_way(None));
     };
+    sweep(&setup.state_dir()?.join("clones"), &repository, &store)?;
     if let Some(known) = interrupted(&store, &definition, &params, order.model)?.filter(|_| !order.is_new) {
         let conducting = Conducting::new(setup, store, repository, style)?.passing(order.is_passing);
         anstream::eprintln!("run {known} of the same was interrupted: it goes on (--new starts another)");
@@ -183,6 +184,18 @@ fn mention_uncommitted(repository: &Path) {
         let more = if files.len() > 1 { format!(" and {} more", files.len() - 1) } else { String::new() };
         anstream::eprintln!("what you have not committed stays as it is, and is not part of the run: {first}{more}");
     }
+}
+
+/// Removes clones of runs that never began: Baton was killed while it prepared them. Nobody else does so now.
+fn sweep(clones: &Path, repository: &Path, store: &Store) -> Result<(), Fault> {
+    for entry in std::fs::read_dir(clones).into_iter().flatten().flatten() {
+        let id = RunId::new(entry.file_name().to_string_lossy());
+        if store.run(&id).map_err(|error| unusable(&error))?.is_none() {
+            // What cannot be removed is tried again at the next start.
+            drop(RunClone::new(entry.path(), repository.to_owned()).remove(&id));
+        }
+    }
+    Ok(())
 }
 
 /// A run of the same definition, parameters and model that is not at its end.
