@@ -164,3 +164,27 @@ fn an_action_that_may_not_be_repeated_ends_before_baton_does() {
     let branch = repo.git(&["for-each-ref", "--format=%(refname)", "refs/heads/baton"]);
     assert_eq!(repo.git(&["show", &format!("{branch}:acted")]), "once\nthen");
 }
+
+#[test]
+fn branches_share_the_cap_of_the_run() {
+    let repo = Repo::new();
+    let both = r#"part = workflow(
+    name = "part",
+    params = {"file": string(required = True)},
+    roles = {"left": role(agent = "hello", write = ["*.txt"], tools = CODING)},
+    states = {"A": state("left", gate = evidence({"file": "path"}), on = {"pass": "D"}), "D": done()},
+)
+workflow(
+    name = "both",
+    tokens = 50000,
+    states = {"SUB": parallel({"a": call(part, {"file": "a.txt"}), "b": call(part, {"file": "b.txt"})}, {"pass": "D"}), "D": done()},
+)
+"#;
+    repo.workflow("both", both);
+    let looking = json!({"role": "left", "call": [{"tool": "ls", "input": {}}], "repeat": true});
+    // Each of them has more left in its state than the run around it.
+    repo.start("both", &[costing(10_000, looking)], &[]).expect(5);
+    let used = repo.status()["tokens"].as_u64().unwrap();
+    assert!((40_000..=60_000).contains(&used), "what was under way ends, and nobody begins again: {used}");
+    assert_eq!(repo.status()["phase"], "parked");
+}

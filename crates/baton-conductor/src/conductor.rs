@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use baton_core::{Area, Clock, Fault, SessionId, Tier};
+use baton_llm::Budget;
 use baton_store::{Beginning, Commit, Debt, Journal, Settled, StoreError};
 use baton_workflow::{
     Caps, Definition, Effect, EffectBody, EffectId, Event, EventBody, Params, Phase, Run, RunId, Wait, WorkflowName,
@@ -41,6 +42,8 @@ pub struct Conductor {
     pub(crate) heard: mpsc::Sender<Heard>,
     /// One agent at a time speaks in a conversation.
     pub(crate) sessions: HashMap<SessionId, Arc<tokio::sync::Mutex<()>>>,
+    /// What is left of runs with others inside them, with the caps that it was counted for.
+    pub(crate) around: HashMap<RunId, (Caps, Budget)>,
     /// What is owed now is for whoever goes on.
     pub(crate) is_ending: bool,
     /// Agents that handed something in when the machine stood in the way: they are stopped, not answered.
@@ -72,6 +75,7 @@ impl Conductor {
             working: HashMap::new(),
             heard,
             sessions: HashMap::new(),
+            around: HashMap::new(),
             is_ending: false,
             unanswered: Vec::new(),
             timers: Timers::default(),
@@ -374,7 +378,8 @@ impl Conductor {
     /// The next wait to run out.
     fn next_timer(&mut self) -> Option<(Instant, RunId, EffectId)> {
         let waits = self.runs.iter().filter_map(|(id, live)| {
-            let (visit, workflow) = (live.run.visit()?, live.definition.workflow(&live.run.workflow)?);
+            let Phase::At(visit) = &live.run.phase else { return None };
+            let workflow = live.definition.workflow(&live.run.workflow)?;
             Some(Waiting {
                 run: id.clone(),
                 timer: visit.timer.clone(),

@@ -29,6 +29,7 @@ impl Conductor {
         dispatch: &Dispatch,
         missing: Option<String>,
     ) -> Result<(), ConductError> {
+        let around = self.left_around(id);
         let Some(live) = self.runs.get(id) else { return Ok(()) };
         let Some((state, work)) = work_of(live, &effect) else { return Ok(()) };
         let agent = live.agent(dispatch);
@@ -97,6 +98,7 @@ impl Conductor {
             fence: None,
             tokens: dispatch.tokens_left,
             usd: dispatch.usd_left,
+            around,
         };
         let turn = Arc::clone(self.sessions.entry(part.session.clone()).or_default());
         self.working.insert(effect.clone(), cancel.clone());
@@ -156,7 +158,10 @@ impl Conductor {
                 let fault = played.fault.map(|fault| fault.to_string());
                 let said = fault.unwrap_or_else(|| format!("the agent's turn ended: {reason:?}").to_lowercase());
                 match reason {
-                    TurnReason::Budget => EventBody::OutOfBudget { effect: effect.clone(), reason: said },
+                    TurnReason::Budget => {
+                        let is_around = self.has_less_around(id);
+                        EventBody::OutOfBudget { effect: effect.clone(), reason: said, is_around }
+                    }
                     _ => EventBody::AttemptFailed { effect: effect.clone(), reason: said },
                 }
             }

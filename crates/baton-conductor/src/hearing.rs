@@ -51,11 +51,7 @@ impl Conductor {
     async fn raise(&mut self, id: &RunId, caps: Caps) -> Result<(), ConductError> {
         self.take(id, EventBody::CapRaised { tokens: caps.tokens, usd: caps.usd }).await?;
         let Some(around) = self.runs.get(id).map(|live| live.run.total()) else { return Ok(()) };
-        let is_inside = |other: &RunId| {
-            let parent = |run: &RunId| self.runs.get(run)?.parent.as_ref().map(|(parent, _)| parent.clone());
-            std::iter::successors(parent(other), parent).any(|above| above == *id)
-        };
-        let inside: Vec<RunId> = self.runs.keys().filter(|other| is_inside(other)).cloned().collect();
+        let inside: Vec<RunId> = self.runs.keys().filter(|other| self.is_inside(other, id)).cloned().collect();
         for other in inside {
             let Some(own) = self.runs.get(&other).map(|live| live.run.total()) else { continue };
             let tokens = caps.tokens.map(|cap| cap.saturating_sub(around.tokens).saturating_add(own.tokens));
@@ -110,7 +106,8 @@ impl Conductor {
         if used.is_nothing() {
             return Ok(());
         }
-        self.take_all(self.spending(run, effect, &used), Some(used)).await
+        self.take_all(self.spending(run, effect, &used), Some(used)).await?;
+        self.rest_inside(run).await
     }
 
     fn spending(&self, run: &RunId, effect: &EffectId, used: &Used) -> Vec<(RunId, EventBody)> {
@@ -152,7 +149,10 @@ impl Conductor {
                         if !used.is_nothing() {
                             events.extend(self.spending(&run, &dispatch, &used));
                         }
-                        self.take_all(events, Some(used.clone())).await
+                        match self.take_all(events, Some(used.clone())).await {
+                            Ok(()) => self.rest_inside(&run).await,
+                            refused => refused,
+                        }
                     }
                     problems => Err(Rejected::Malformed(problems).into()),
                 }

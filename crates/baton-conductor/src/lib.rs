@@ -3,6 +3,7 @@
 //! May use every crate below it. What an event means is decided in `baton-workflow`, and what has happened is in the journal;
 //! this crate carries out what a run owes: it hosts agents, verifies, acts, and brings results back.
 
+mod around;
 mod asking;
 mod brief;
 mod carrying;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use baton_agent::Options;
 use baton_core::{Fault, SessionId, Tokens, Usd};
+use baton_llm::Budget;
 use baton_session::History;
 use baton_tools::{Executor, Fence, RoleFiles};
 use baton_workflow::RoleName;
@@ -47,4 +48,6 @@ pub struct Part {
     pub tokens: Tokens,
     /// Dollars that it may use.
     pub usd: Option<Usd>,
+    /// What is left of the runs around its own, shared by all who work inside them.
+    pub around: Vec<Budget>,
 }

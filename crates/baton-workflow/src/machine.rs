@@ -89,7 +89,9 @@ impl<'a> Stepper<'a> {
             EventBody::TimedOut { effect } => self.timed_out(&visit, effect),
             EventBody::AttemptFailed { effect, reason } => self.attempt_failed(&visit, effect, reason),
             EventBody::AgentEnded { effect } => self.agent_ended(visit, effect),
-            EventBody::OutOfBudget { effect, reason } => self.out_of_budget(visit, effect, reason),
+            EventBody::OutOfBudget { effect, reason, is_around } => {
+                self.out_of_budget(visit, effect, reason, *is_around)
+            }
             EventBody::HelpRequested { effect, question } => self.help_requested(visit, effect, question),
             EventBody::PersonAnswered { effect, answer, comment } => self.answered(&visit, effect, answer, comment),
             EventBody::ActionDone { effect, receipt } => self.action_done(&visit, effect, receipt),
@@ -243,18 +245,12 @@ impl<'a> Stepper<'a> {
         Ok(())
     }
 
-    /// The caps of the run: those of the definition, unless others were given.
     fn caps(&self) -> Caps {
-        Caps { tokens: self.run.raised.tokens.or(self.workflow.tokens), usd: self.run.raised.usd.or(self.workflow.usd) }
+        self.run.caps(self.workflow)
     }
 
     fn cap_reached(&self) -> Option<String> {
-        let (caps, total) = (self.caps(), self.run.total());
-        if let Some(cap) = caps.tokens.filter(|cap| total.tokens >= *cap) {
-            return Some(format!("the run has used {} of {cap} tokens", total.tokens));
-        }
-        let cap = caps.usd.filter(|cap| total.usd >= *cap)?;
-        Some(format!("the run has cost {} of {cap}", total.usd))
+        self.run.cap_reached(self.workflow)
     }
 
     /// Why a state can use nothing more.
@@ -269,7 +265,13 @@ impl<'a> Stepper<'a> {
     }
 
     /// The next step of an agent is more than what is left: of the run, which parks, or of the state, which is used up.
-    fn out_of_budget(&mut self, visit: Visit, effect: &EffectId, reason: &str) -> Result<(), Rejected> {
+    fn out_of_budget(
+        &mut self,
+        visit: Visit,
+        effect: &EffectId,
+        reason: &str,
+        is_around: bool,
+    ) -> Result<(), Rejected> {
         match &visit.wait {
             Wait::Agent { dispatch, .. } if dispatch == effect => {}
             _ => return Err(Rejected::Stale(effect.clone())),
@@ -278,7 +280,8 @@ impl<'a> Stepper<'a> {
         let limits = self.state(&visit.state).map(|state| (state.limits.tokens, state.limits.usd)).unwrap_or_default();
         let spent = self.run.spent.get(&visit.state).copied().unwrap_or_default();
         let tokens_left = limits.0.map_or(Tokens::MAX, |limit| limit.saturating_sub(spent.tokens));
-        let is_cap = caps.tokens.is_some_and(|cap| cap.saturating_sub(total.tokens) <= tokens_left)
+        let is_cap = is_around
+            || caps.tokens.is_some_and(|cap| cap.saturating_sub(total.tokens) <= tokens_left)
             || caps.usd.is_some_and(|cap| {
                 let left = cap.saturating_sub(total.usd);
                 limits.1.is_none_or(|limit| left <= limit.saturating_sub(spent.usd))

@@ -138,7 +138,7 @@ impl Stage for Staging {
             executor,
             permissions,
             limits: setup.within_managed_limits(limits),
-            budgets: vec![self.process.clone(), session],
+            budgets: [self.process.clone(), session].into_iter().chain(part.around.clone()).collect(),
             role: AgentRole::new(part.role.as_str()),
             opening: beginning,
             notices: of_session.into_iter().chain(notice).chain(instructions.notices).collect(),

@@ -121,6 +121,9 @@ pub enum EventBody {
         effect: EffectId,
         /// What is used up, in words.
         reason: String,
+        /// Whether it is the cap of a run around this one.
+        #[serde(default)]
+        is_around: bool,
     },
     /// Something that belongs on record and changes nothing: an agent tried what it may not do.
     Noted {

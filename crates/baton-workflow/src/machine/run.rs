@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::effect::{Act, Because};
 use super::event::Seen;
-use crate::definition::Definition;
+use crate::definition::{Definition, Workflow};
 use crate::field::Evidence;
 use crate::frozen::Frozen;
 use crate::names::{DefinitionHash, EffectId, Outcome, Player, RoleName, RunId, StateName, WorkflowName};
@@ -288,6 +288,21 @@ impl Run {
             Phase::Ended { end } => Some(end),
             _ => None,
         }
+    }
+
+    /// Its caps: those of the definition, unless others were given.
+    pub fn caps(&self, workflow: &Workflow) -> Caps {
+        Caps { tokens: self.raised.tokens.or(workflow.tokens), usd: self.raised.usd.or(workflow.usd) }
+    }
+
+    /// Why nobody in it, or in a run inside it, may use more.
+    pub fn cap_reached(&self, workflow: &Workflow) -> Option<String> {
+        let (caps, total) = (self.caps(workflow), self.total());
+        if let Some(cap) = caps.tokens.filter(|cap| total.tokens >= *cap) {
+            return Some(format!("the run has used {} of {cap} tokens", total.tokens));
+        }
+        let cap = caps.usd.filter(|cap| total.usd >= *cap)?;
+        Some(format!("the run has cost {} of {cap}", total.usd))
     }
 
     /// What all states used together.

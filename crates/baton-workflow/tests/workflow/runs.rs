@@ -509,12 +509,18 @@ fn what_is_noted_changes_nothing_wherever_a_run_is() {
 
 #[test]
 fn an_agent_that_cannot_afford_its_next_step_uses_up_its_state_or_parks_the_run() {
-    let out = |play: &Play| EventBody::OutOfBudget { effect: play.dispatch(), reason: "too little is left".to_owned() };
+    let out_of =
+        |effect: EffectId, is_around: bool| EventBody::OutOfBudget { effect, reason: "little".to_owned(), is_around };
+    let out = |play: &Play| out_of(play.dispatch(), false);
     let mut play = Play::start(&one("tokens = 1000, retries = 5"), &[]);
-    let other = EventBody::OutOfBudget { effect: EffectId::new("r1/A/99"), reason: String::new() };
+    let other = out_of(EffectId::new("r1/A/99"), false);
     assert!(matches!(play.try_send(other), Err(Rejected::Stale(_))), "somebody else's means do not count");
     play.send(out(&play));
     assert_eq!(play.state(), "failed in F", "what is used up is not tried again");
+
+    let mut play = Play::start(&one("tokens = 1000, retries = 5"), &[]);
+    play.send(out_of(play.dispatch(), true));
+    assert_eq!(play.state(), "A (parked)", "the state has enough, the run around it has not");
 
     let capped = one("tokens = 1000, retries = 5").replacen("workflow(", "workflow(tokens = 400, ", 1);
     let mut play = Play::start(&capped, &[]);
@@ -524,7 +530,7 @@ fn an_agent_that_cannot_afford_its_next_step_uses_up_its_state_or_parks_the_run(
     assert_eq!(play.state(), "A");
     play.send(out(&play));
     assert_eq!(play.state(), "failed in F", "the state has less left than the run");
-    let late = EventBody::OutOfBudget { effect: play.dispatch(), reason: String::new() };
+    let late = out(&play);
     assert_eq!(play.try_send(late), Err(Rejected::Phase("at its end")));
 
     let dear = one("usd = 2.0, tokens = 1000").replacen("workflow(", "workflow(usd = 1.0, ", 1);

@@ -222,7 +222,7 @@ fn in_words(body: &EventBody) -> String {
         EventBody::AttemptFailed { effect, reason } | EventBody::ActionFailed { effect, reason } => {
             format!("{} failed · {}", state_of(effect), harmless(reason))
         }
-        EventBody::OutOfBudget { effect, reason } => {
+        EventBody::OutOfBudget { effect, reason, .. } => {
             format!("{} cannot go on · {}", state_of(effect), harmless(reason))
         }
         EventBody::AgentEnded { effect } => format!("{} ended its turn without evidence", state_of(effect)),
