@@ -6,6 +6,7 @@
 mod figures;
 
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::Write;
 use std::path::Path;
@@ -44,7 +45,7 @@ fn rehearsal(rounds: usize) {
     let mut spent = Vec::new();
     let mut tests = Vec::new();
     for round in 0..rounds {
-        let (wall, own) = once(&dir.path().join(round.to_string()));
+        let (wall, own) = once(&dir.path().join(round.to_string()), &[]);
         spent.push(wall - own);
         tests.push(own);
     }
@@ -55,10 +56,24 @@ fn rehearsal(rounds: usize) {
         "  everything else                          {cost:9.1} ms  {:6.1}x an fsync of this disk ({disk:.2} ms)",
         cost / disk
     );
+    match fsyncs(&dir.path().join("counted")) {
+        Some(count) => println!("  times that it waits for the disk         {count:9}     counted by strace"),
+        None => println!("  times that it waits for the disk    not counted: strace is not there"),
+    }
 }
 
-/// The whole time of one run, and the part of it that its test commands took.
-fn once(dir: &Path) -> (f64, f64) {
+/// How often one run, with all that it starts, waits until something lasts.
+fn fsyncs(dir: &Path) -> Option<usize> {
+    let log = dir.with_extension("strace");
+    let traced = ["strace", "--follow-forks", "--trace=fsync,fdatasync", "--output"].map(OsString::from);
+    let traced: Vec<OsString> = traced.into_iter().chain([log.clone().into()]).collect();
+    Command::new("strace").arg("--version").stdout(Stdio::null()).status().ok()?;
+    once(dir, &traced);
+    Some(fs::read_to_string(log).ok()?.lines().filter(|line| line.contains("sync(")).count())
+}
+
+/// The whole time of one run, and the part of it that its test commands took. It is started by these words.
+fn once(dir: &Path, by: &[OsString]) -> (f64, f64) {
     let repository = dir.join("slug");
     copy(Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../demo/slug")), &repository);
     for args in [&["init", "--quiet"][..], &["add", "--all"], &["commit", "--quiet", "--message", "base"]] {
@@ -76,7 +91,7 @@ fn once(dir: &Path) -> (f64, f64) {
     assert!(baton(&["trust", "--yes"]).output().unwrap().status.success());
     let model = format!("script/{}", script.display());
     let args = ["run", "start", "tdd-ping-pong", "--json", "-m", &model, "-p", "scenario=It ends with punctuation"];
-    let (wall, output) = timed(|| baton(&args).output().unwrap());
+    let (wall, output) = timed(|| started_by(by, baton(&args)).output().unwrap());
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let events: Vec<Value> =
         output.stdout.split(|byte| *byte == b'\n').filter_map(|line| serde_json::from_slice(line).ok()).collect();
@@ -87,6 +102,15 @@ fn once(dir: &Path) -> (f64, f64) {
     // The tests on the base take as long as any.
     let of_base = verified.map(took).fold(f64::INFINITY, f64::min);
     (wall, own + of_base)
+}
+
+fn started_by(by: &[OsString], command: Command) -> Command {
+    let [program, words @ ..] = by else { return command };
+    let mut outer = Command::new(program);
+    outer.args(words).arg(command.get_program()).args(command.get_args()).stderr(Stdio::piped());
+    outer.current_dir(command.get_current_dir().unwrap());
+    outer.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    outer
 }
 
 fn copy(from: &Path, to: &Path) {
