@@ -38,9 +38,14 @@ pub(crate) struct Order {
 }
 
 impl Orders {
+    /// Where it is kept.
+    pub(crate) fn file_in(dir: &Path) -> PathBuf {
+        dir.join("orders.json")
+    }
+
     /// What is known in this clone.
     pub(crate) fn read(dir: &Path) -> Self {
-        let file = dir.join("orders.json");
+        let file = Self::file_in(dir);
         // Without the file, or after a power failure took it, everything begins anew: nothing here decides about a run.
         let known = std::fs::read(&file).ok().and_then(|bytes| serde_json::from_slice(&bytes).ok());
         Self { file, ..known.unwrap_or_default() }

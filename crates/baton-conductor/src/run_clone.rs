@@ -12,6 +12,7 @@ use baton_workflow::{EffectId, RelPath, RunId, TreeHash};
 
 use crate::asking::{ask, ask_counting};
 use crate::copying::{copy, copy_dir, copy_objects, remove};
+use crate::orders::Orders;
 
 /// The trailer that tells which effect made a commit.
 pub(crate) const TRAILER: &str = "Baton-Effect";
@@ -126,6 +127,11 @@ impl RunClone {
     /// The directory of all of it.
     pub(crate) fn dir(&self) -> &Path {
         &self.dir
+    }
+
+    /// Whether no agent has come to it yet.
+    pub fn is_untouched(&self) -> bool {
+        !Orders::file_in(&self.dir).exists()
     }
 
     /// The commit that the person's repository is at; none if there is none.

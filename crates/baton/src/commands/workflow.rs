@@ -234,7 +234,9 @@ pub fn load_named(setup: &Setup, name: &str) -> Result<(Library, Definition), Fa
         .map_err(|error| Fault::input(format!("cannot read definitions: {error}")))?;
     if project.is_none() && library.workflow(name).is_none() && is_of_project(setup, name) {
         let message = format!("the workflow `{name}` is the project's, and the project is not trusted");
-        return Err(Fault::input(message).hint("look at it and say `baton trust`, or --trust for this run"));
+        return Err(
+            Fault::input(message).hint("look at it and say `baton trust`; `baton run start --trust` is for one run")
+        );
     }
     let (library, name) = named(&library, name, &setup.cwd)?;
     let definition = load(setup, &library, &name).map_err(|problems| does_not_hold(&name, &problems))?;

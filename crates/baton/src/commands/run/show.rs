@@ -101,6 +101,10 @@ fn in_words(report: &Report) -> Option<String> {
                 let what = ["command", "path", "pattern", "file_path"].iter().find_map(|key| input.get(key)?.as_str());
                 Some(format!("    {DIM}{} {}{DIM:#}", one_line(tool), one_line(what.unwrap_or_default())))
             }
+            // What was handed in is told by the run; what was not, by nobody else.
+            EventBody::ToolEnded { tool, output, is_error: true, .. } if tool == "submit_evidence" => {
+                Some(format!("    {YELLOW}{}{YELLOW:#}", one_line(output)))
+            }
             EventBody::Retrying { reason, delay_ms, .. } => {
                 Some(format!("    {YELLOW}waits {} s: {}{YELLOW:#}", delay_ms / 1000, one_line(reason)))
             }

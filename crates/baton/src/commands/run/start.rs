@@ -189,10 +189,12 @@ fn mention_uncommitted(repository: &Path) {
 /// Removes clones of runs that never began: Baton was killed while it prepared them. Nobody else does so now.
 fn sweep(clones: &Path, repository: &Path, store: &Store) -> Result<(), Fault> {
     for entry in std::fs::read_dir(clones).into_iter().flatten().flatten() {
-        let id = RunId::new(entry.file_name().to_string_lossy());
-        if store.run(&id).map_err(|error| unusable(&error))?.is_none() {
+        let (id, clone) =
+            (RunId::new(entry.file_name().to_string_lossy()), RunClone::new(entry.path(), repository.to_owned()));
+        // One in which somebody worked stays, also if the journal was lost.
+        if clone.is_untouched() && store.run(&id).map_err(|error| unusable(&error))?.is_none() {
             // What cannot be removed is tried again at the next start.
-            drop(RunClone::new(entry.path(), repository.to_owned()).remove(&id));
+            drop(clone.remove(&id));
         }
     }
     Ok(())
