@@ -8,6 +8,7 @@ use serde_json::{Map, Value, json};
 use crate::names::{FieldName, Pos};
 use crate::problem::suggestion;
 use crate::scope::RelPath;
+use crate::typed;
 
 /// The longest text of one field.
 const TEXT_BYTES_MAX: usize = 64 * 1024;
@@ -118,6 +119,22 @@ impl FieldType {
     }
 }
 
+impl FieldType {
+    /// What was typed; whether it may be so is said when it is read.
+    fn typed(&self, texts: &[&str]) -> Result<Value, String> {
+        match self {
+            Self::List | Self::Paths => {
+                // One item at a time, or the whole as JSON.
+                let whole = typed::one(texts).ok().and_then(|one| serde_json::from_str::<Value>(one).ok());
+                Ok(whole.filter(Value::is_array).unwrap_or_else(|| typed::list(texts)))
+            }
+            Self::Number => typed::number(typed::one(texts)?),
+            Self::Bool => typed::truth(typed::one(texts)?),
+            Self::Text | Self::Path | Self::OneOf(_) => Ok(Value::String(typed::one(texts)?.to_owned())),
+        }
+    }
+}
+
 /// Whether a function of a definition can count with every number in it.
 pub(crate) fn is_countable(value: &Value) -> bool {
     match value {
@@ -193,6 +210,25 @@ impl Fields {
         let required = self.0.iter().filter(|(_, field)| !field.is_optional);
         let required: Vec<&str> = required.map(|(name, _)| name.as_str()).collect();
         json!({"type": "object", "properties": properties, "required": required, "additionalProperties": false})
+    }
+
+    /// Evidence as a person types it, `NAME=VALUE` for `NAME=VALUE`: texts become what the fields hold, and everything that
+    /// does not fit is told. A name that is not asked for is passed on: whoever takes the evidence knows what to say about it.
+    pub fn typed(&self, pairs: &[(String, String)]) -> Result<Map<String, Value>, Vec<String>> {
+        let mut groups: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+        for (name, text) in pairs {
+            groups.entry(name).or_default().push(text);
+        }
+        let (mut values, mut problems) = (Map::new(), Vec::new());
+        for (name, texts) in groups {
+            let field = self.0.iter().find(|(known, _)| known.as_str() == name).map(|(_, field)| field);
+            let kind = field.map_or(&FieldType::Text, |field| &field.kind);
+            match kind.typed(&texts) {
+                Ok(value) => drop(values.insert(name.to_owned(), value)),
+                Err(why) => problems.push(format!("`{name}`: {why}; expected: {}", kind.describe())),
+            }
+        }
+        if problems.is_empty() { Ok(values) } else { Err(problems) }
     }
 
     /// What was submitted, or everything that is wrong with it.

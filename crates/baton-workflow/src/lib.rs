@@ -22,6 +22,7 @@ mod project;
 mod scope;
 mod stack;
 mod template;
+mod typed;
 pub mod verify;
 
 pub use agent_file::AgentFile;

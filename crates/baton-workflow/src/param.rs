@@ -8,6 +8,7 @@ use serde_json::Value;
 use crate::field::is_countable;
 use crate::names::{ParamName, Pos};
 use crate::problem::suggestion;
+use crate::typed;
 
 /// The longest text of one parameter, and the longest list.
 const TEXT_BYTES_MAX: usize = 64 * 1024;
@@ -52,28 +53,12 @@ impl ParamType {
     }
 
     /// Reads what was typed: `3`, `true`, a text; a list has one item for each time it was given.
-    fn read(self, typed: &[&str]) -> Result<Value, String> {
-        let one = || match typed {
-            [one] => Ok(*one),
-            _ => Err(format!("it is given {} times, but holds one value", typed.len())),
-        };
+    fn read(self, texts: &[&str]) -> Result<Value, String> {
         let value = match self {
-            Self::List => typed.iter().map(|text| Value::String((*text).to_owned())).collect(),
-            Self::String => Value::String(one()?.to_owned()),
-            Self::Bool => match one()? {
-                "true" | "yes" => Value::Bool(true),
-                "false" | "no" => Value::Bool(false),
-                other => return Err(format!("`{other}` is neither true nor false")),
-            },
-            Self::Number => {
-                let text = one()?;
-                let number = serde_json::from_str::<serde_json::Number>(text).map(Value::Number);
-                let number = number.map_err(|_| format!("`{text}` is not a number"))?;
-                if !is_countable(&number) {
-                    return Err(format!("`{text}` is too large a number"));
-                }
-                number
-            }
+            Self::List => typed::list(texts),
+            Self::String => Value::String(typed::one(texts)?.to_owned()),
+            Self::Bool => typed::truth(typed::one(texts)?)?,
+            Self::Number => typed::number(typed::one(texts)?)?,
         };
         if self.holds(&value) {
             Ok(value)

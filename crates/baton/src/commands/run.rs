@@ -2,7 +2,6 @@
 
 mod choosing;
 mod conducting;
-mod evidence;
 mod log;
 mod presence;
 mod show;

@@ -12,7 +12,7 @@ use super::show::{Style, one_line};
 use super::start::{pair, repository};
 use super::status::{ended, how_to_raise};
 use super::view::{Activity, Status, View, is_waiting};
-use super::{evidence, print, socket, unusable, writing};
+use super::{print, socket, unusable, writing};
 use crate::Global;
 use crate::exit::Exit;
 use crate::setup::{Setup, block_on};
@@ -94,7 +94,7 @@ pub fn run(global: &Global, args: &Args) -> Result<Exit, Fault> {
     let to = inner(&chosen, works);
     let fields = match &args.file {
         Some(file) => read_fields(file)?,
-        None => evidence::typed(&asked_of(&view, to)?, &args.fields).map_err(|why| Fault::input(why.join("\n")))?,
+        None => asked_of(&view, to)?.typed(&args.fields).map_err(|why| Fault::input(why.join("\n")))?,
     };
     let done = format!("{} has your evidence; `baton run watch` shows what comes of it", to.run.id);
     go_on(setup, &view, &to.run.id, Some(Said::Evidence { fields }), style, &done)
