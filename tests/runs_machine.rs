@@ -83,6 +83,8 @@ fn a_clock_that_jumps_while_a_run_works_changes_nothing() {
         assert_greeted_once(&repo);
         let log = repo.log();
         assert!(!log.contains("ran out"), "no timer ran out: {log}");
+        let (first, last) = (log.lines().next().unwrap(), log.lines().last().unwrap());
+        assert!(first.contains("started") && last.contains("ended"), "what happened later is told later: {log}");
     }
 }
 

@@ -181,10 +181,16 @@ workflow(
 )
 "#;
     repo.workflow("both", both);
-    let looking = json!({"role": "left", "call": [{"tool": "ls", "input": {}}], "repeat": true});
+    let looking = || costing(10_000, call("left", "ls", json!({})));
+    let mut script: Vec<Value> = std::iter::repeat_with(looking).take(6).collect();
+    script.push(
+        json!({"role": "left", "call": [{"tool": "submit_evidence", "input": {"file": "README.md"}}], "repeat": true}),
+    );
     // Each of them has more left in its state than the run around it.
-    repo.start("both", &[costing(10_000, looking)], &[]).expect(5);
+    repo.start("both", &script, &[]).expect(5);
     let used = repo.status()["tokens"].as_u64().unwrap();
     assert!((40_000..=60_000).contains(&used), "what was under way ends, and nobody begins again: {used}");
     assert_eq!(repo.status()["phase"], "parked");
+    repo.world.baton(&["run", "resume", "--max-tokens", "500000", "--json"]).expect(0);
+    assert_eq!(repo.status()["phase"], "done", "raised once, for all of them");
 }

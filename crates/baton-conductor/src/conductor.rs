@@ -231,7 +231,8 @@ impl Conductor {
         for (id, body) in happened {
             let live = self.runs.get(&id).ok_or_else(|| ConductError::NoRun(id.clone()))?;
             let ahead = ahead.entry(id.clone()).or_insert_with(|| Ahead::of(live));
-            let mut at = self.clock.now();
+            // What happened later is later, also if the clock was put back.
+            let mut at = self.clock.now().max(ahead.run.now);
             if let (EventBody::TimedOut { .. }, Some(visit)) = (&body, ahead.run.visit()) {
                 // The time has passed, whatever became of the clock meanwhile.
                 at = at.max(visit.deadline);

@@ -22,7 +22,8 @@ impl Conductor {
         self.is_ending = true;
         let once = self.under_way_once();
         for (run, _) in &once {
-            let text = "an action that may not be repeated is under way: waiting for it to end (Ctrl-C again does not)";
+            let text =
+                "an action that may not be repeated is under way: waiting for it to end; Ctrl-C again does not wait";
             self.reports.run(run, self.clock.now(), RunEventBody::Noticed { text: text.to_owned() });
         }
         for (_, cancel) in self.working.iter().filter(|(effect, _)| once.iter().all(|(_, other)| other != *effect)) {
@@ -38,6 +39,10 @@ impl Conductor {
                     // What such an action came to is known; nothing else that was broken off means anything.
                     Some(Ok(Done::Event(run, body))) if is_about(&body, &once) => {
                         drop(self.take_if_current(&run, body).await);
+                    }
+                    // What was handed in too late is handed in again; what it cost is paid.
+                    Some(Ok(Done::Seen(handed))) => {
+                        drop(self.spent(&handed.run, &handed.dispatch, handed.used).await);
                     }
                     Some(_) => {}
                 },

@@ -89,7 +89,9 @@ impl Conductor {
                     What::Submitted(fields) => {
                         let role = self.runs.get(&run).and_then(|live| live.dispatches.get(&dispatch));
                         let role = role.map(|dispatch| dispatch.role.clone());
-                        let Some(looking) = self.looking(&run, role.as_ref()) else { return Ok(()) };
+                        let Some(looking) = self.looking(&run, role.as_ref()) else {
+                            return self.spent(&run, &dispatch, used).await;
+                        };
                         self.tasks.spawn(async move {
                             let seen = looking.await;
                             Done::Seen(Box::new(Handed { run, dispatch, fields, seen, used, by: By::Agent(reply) }))
@@ -149,10 +151,7 @@ impl Conductor {
                         if !used.is_nothing() {
                             events.extend(self.spending(&run, &dispatch, &used));
                         }
-                        match self.take_all(events, Some(used.clone())).await {
-                            Ok(()) => self.rest_inside(&run).await,
-                            refused => refused,
-                        }
+                        self.take_all(events, Some(used.clone())).await
                     }
                     problems => Err(Rejected::Malformed(problems).into()),
                 }
@@ -160,11 +159,14 @@ impl Conductor {
             Err(Trouble::Work(why)) => Err(Fault::new(Area::Task, Tier::UserFixable, why).into()),
             Err(Trouble::Machine(fault)) => {
                 self.unanswered.push(by);
+                // As far as the machine lets it be written down.
+                drop(self.spent(&run, &dispatch, used).await);
                 return Err(fault.into());
             }
         };
-        if taken.is_err() {
-            self.spent(&run, &dispatch, used).await?;
+        match &taken {
+            Ok(()) => self.rest_inside(&run).await?,
+            Err(_) => self.spent(&run, &dispatch, used).await?,
         }
         if taken.is_err()
             && let Some(live) = self.runs.get(&run)

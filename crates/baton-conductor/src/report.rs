@@ -81,6 +81,14 @@ pub enum RunEventBody {
         /// Files that were changed.
         changed: Vec<String>,
     },
+    /// The conductor runs a command for a gate, and that takes a while.
+    #[serde(rename = "gate.verifying")]
+    Verifying {
+        /// Where.
+        state: StateName,
+        /// What is run.
+        command: Argv,
+    },
     /// The conductor ran a command for a gate.
     #[serde(rename = "gate.verified")]
     Verified {

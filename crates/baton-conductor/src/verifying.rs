@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use baton_workflow::{Act, Argv, EffectId, EventBody, RunId, TreeHash, verify::CommandResult};
 use sha2::{Digest, Sha256};
@@ -10,7 +11,11 @@ use tokio_util::sync::CancellationToken;
 use crate::conductor::Conductor;
 use crate::copying::remove;
 use crate::live::{ConductError, Done, Trouble};
+use crate::report::RunEventBody;
 use crate::workshop;
+
+/// How long a command runs before people are told what is waited for.
+const A_WHILE: Duration = Duration::from_secs(3);
 
 impl Conductor {
     /// Runs a command for a gate, on a clean checkout that no agent can write.
@@ -19,6 +24,7 @@ impl Conductor {
         let (place, stage, run, cancel) =
             (Arc::clone(&live.place), Arc::clone(&self.stage), id.clone(), CancellationToken::new());
         self.working.insert(effect.clone(), cancel.clone());
+        let (reports, clock) = (self.reports.clone(), Arc::clone(&self.clock));
         self.tasks.spawn(async move {
             let dir = place.clone.dir().join(format!("proof-{}", short(effect.as_str())));
             let ready = {
@@ -30,7 +36,13 @@ impl Conductor {
             };
             let body = match ready.await.unwrap_or_else(|error| Err(error.into())) {
                 Ok(tools) => {
-                    let ran = workshop::run_to_its_end(&tools, &argv, &cancel).await;
+                    let tell = || {
+                        if let Some(state) = effect.state() {
+                            let command = argv.clone();
+                            reports.run(&run, clock.now(), RunEventBody::Verifying { state, command });
+                        }
+                    };
+                    let ran = telling_if_long(workshop::run_to_its_end(&tools, &argv, &cancel), tell).await;
                     let result =
                         CommandResult { argv, code: ran.code, output: ran.output, duration_ms: ran.duration_ms, tree };
                     EventBody::Verified { effect, result }
@@ -117,6 +129,16 @@ impl Conductor {
         });
         Ok(())
     }
+}
+
+/// Waits for something; after a while this is told.
+async fn telling_if_long<T>(work: impl Future<Output = T>, tell: impl FnOnce()) -> T {
+    tokio::pin!(work);
+    tokio::select! {
+        done = &mut work => return done,
+        () = tokio::time::sleep(A_WHILE) => tell(),
+    }
+    work.await
 }
 
 fn short(text: &str) -> String {

@@ -133,6 +133,9 @@ fn run_in_words(event: &RunEvent) -> String {
             let files = if changed.is_empty() { String::new() } else { format!("[{}]", changed.join(", ")) };
             format!("    hands in {} {DIM}{}{DIM:#}", one_line(&fields), one_line(&files))
         }
+        RunEventBody::Verifying { command, .. } => {
+            format!("    {DIM}Baton runs `{}`, which takes a while…{DIM:#}", one_line(&command.to_string()))
+        }
         RunEventBody::Verified { command, code, duration_ms, .. } => {
             let code = code.map_or_else(|| "did not end".to_owned(), |code| format!("exit {code}"));
             format!("    Baton runs `{}`: {code} ({duration_ms} ms)", one_line(&command.to_string()))

@@ -29,7 +29,8 @@ Examples:
   baton run start hello -p who=you -m script/answers.jsonl      rehearsed: one script plays every role
 
 Exit codes: 0 done · 3 ended in a failure state, or the base is red · 4 escalated, or a person is asked
-  5 a cap was reached · 8 the repository cannot be used · 130 interrupted (baton run resume)
+  5 a cap was reached · 6 the provider refuses · 8 the repository or the disk cannot be used ·
+  130 interrupted (after 5, 6, 8 and 130: baton run resume)
 ")]
 #[allow(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 pub struct Args {
